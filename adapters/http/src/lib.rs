@@ -1,0 +1,1 @@
+//! The HTTP edge: routes, tokens, the answer envelope.

@@ -1,0 +1,1 @@
+//! The store and the broker in memory: honest fakes for tests and the simulator.

@@ -1,0 +1,1 @@
+//! The store and the database broker on SQL: one code base, a dialect per engine.

@@ -1,0 +1,1 @@
+//! Time and chance from the operating system, behind the ports of the application.

@@ -1,0 +1,1 @@
+//! The composition root and the binary handover: configuration, wiring, telemetry, command line.

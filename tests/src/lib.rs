@@ -1,0 +1,1 @@
+//! Shared contract suite, differential tests, the simulator, scenarios, faults and benches.
