@@ -1,1 +1,33 @@
-//! The rules of a second-hand order: pure values and decisions, no async, no I/O, no clock, no chance.
+//! The rules of a second-hand order: pure values and decisions.
+//!
+//! Decisions take values and return `Result<(new state, events), refusal>`. Nothing here waits, reads a
+//! clock, draws a random number or talks to anything: time, ids and chance are arguments.
+//!
+//! **Invariant:** every function is total; a refusal is a value that says what was refused and why.
+
+mod consume;
+mod event;
+mod ids;
+mod money;
+mod order;
+mod outbox;
+mod payment;
+mod product;
+mod retry;
+
+pub use consume::{ConsumeStatus, FailureKind};
+pub use event::{
+    AggregateRef, AggregateType, Envelope, EnvelopeError, EventBody, EventType, InvoiceGenerated, OrderCancelled,
+    OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled,
+    RefundSettled, RoutingKey,
+};
+pub use ids::{EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId};
+pub use money::{Currency, Money, MoneyError};
+pub use order::{
+    CancelCause, CancelReason, NewOrder, Order, OrderAction, OrderActor, OrderNo, OrderRefusal, OrderStatus, Shipment,
+    TextError, UnknownName,
+};
+pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
+pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
+pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
+pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};

@@ -1,0 +1,115 @@
+//! Reads required fields out of a JSON object and says which one is missing or ill-typed.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+
+use crate::{IdError, Money};
+
+/// Why a text is no event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not JSON, or not an object.
+    #[error("the message is not a JSON object: {why}")]
+    NotAnObject {
+        /// What the parser says.
+        why: String,
+    },
+    /// A required field is absent (or null).
+    #[error("required field `{field}` is missing")]
+    Missing {
+        /// Its path from the root of the envelope.
+        field: String,
+    },
+    /// A required field has another type or form.
+    #[error("field `{field}` must be {expected}")]
+    IllTyped {
+        /// Its path from the root of the envelope.
+        field: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// No such event type exists (000 §9.3).
+    #[error("event type `{name}` is not supported")]
+    UnknownType {
+        /// The name that was given.
+        name: String,
+    },
+    /// Two fields contradict each other.
+    #[error("field `{field}` contradicts `{other}`")]
+    Contradiction {
+        /// One of them.
+        field: String,
+        /// The other.
+        other: &'static str,
+    },
+}
+
+/// A JSON object and its path.
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    path: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(value: &'a Value, path: &'static str) -> Result<Self, EnvelopeError> {
+        match value {
+            Value::Object(map) => Ok(Fields { map, path }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(EnvelopeError::NotAnObject { why: "expected an object".into() })
+            }
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    pub(super) fn value(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
+        self.map.get(name).filter(|v| !v.is_null()).ok_or_else(|| EnvelopeError::Missing { field: self.full(name) })
+    }
+
+    pub(super) fn object(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
+        let value = self.value(name)?;
+        if value.is_object() { Ok(value) } else { Err(self.ill(name, "an object")) }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Result<&'a str, EnvelopeError> {
+        self.value(name)?.as_str().ok_or_else(|| self.ill(name, "a string"))
+    }
+
+    pub(super) fn integer(&self, name: &str) -> Result<i64, EnvelopeError> {
+        self.value(name)?.as_i64().ok_or_else(|| self.ill(name, "an integer"))
+    }
+
+    pub(super) fn id<I: TryFrom<i64, Error = IdError>>(&self, name: &str) -> Result<I, EnvelopeError> {
+        I::try_from(self.integer(name)?).map_err(|_| self.ill(name, "an integer from 1 to 9007199254740991"))
+    }
+
+    pub(super) fn money(&self, name: &str) -> Result<Money, EnvelopeError> {
+        let expected = "an amount with at most two decimals";
+        match self.value(name)? {
+            Value::Number(number) => Money::parse(number.as_str()).map_err(|_| self.ill(name, expected)),
+            Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                Err(self.ill(name, expected))
+            }
+        }
+    }
+
+    pub(super) fn time(&self, name: &str) -> Result<DateTime<Utc>, EnvelopeError> {
+        DateTime::parse_from_rfc3339(self.text(name)?)
+            .map(|time| time.with_timezone(&Utc))
+            .map_err(|_| self.ill(name, "an RFC 3339 time"))
+    }
+
+    pub(super) fn named<T: std::str::FromStr>(&self, name: &str, expected: &'static str) -> Result<T, EnvelopeError> {
+        self.text(name)?.parse().map_err(|_| self.ill(name, expected))
+    }
+
+    pub(super) fn ill(&self, name: &str, expected: &'static str) -> EnvelopeError {
+        EnvelopeError::IllTyped { field: self.full(name), expected }
+    }
+
+    pub(super) fn full(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+}

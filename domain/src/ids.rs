@@ -1,0 +1,131 @@
+//! Identifiers: integers that a JSON number carries whole, and the event id.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The greatest integer id: 2^53 - 1, the last that every JSON reader keeps exact (spec §1 "ids").
+pub const MAX_ID: i64 = (1 << 53) - 1;
+
+/// Why a value cannot be an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Not within 1 and 2^53 - 1.
+    #[error("must be an integer from 1 to 9007199254740991")]
+    OutOfRange,
+    /// An event id is not 1 to 64 visible ASCII characters.
+    #[error("must be 1 to 64 visible ASCII characters")]
+    NotAnEventId,
+}
+
+macro_rules! integer_id {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "i64", into = "i64")]
+        pub struct $name(i64);
+
+        impl $name {
+            /// The id as the number that goes into columns and JSON.
+            pub const fn get(self) -> i64 {
+                self.0
+            }
+        }
+
+        impl TryFrom<i64> for $name {
+            type Error = IdError;
+            fn try_from(value: i64) -> Result<Self, IdError> {
+                if (1..=MAX_ID).contains(&value) { Ok(Self(value)) } else { Err(IdError::OutOfRange) }
+            }
+        }
+
+        impl From<$name> for i64 {
+            fn from(id: $name) -> i64 {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                text.parse::<i64>().map_err(|_| IdError::OutOfRange)?.try_into()
+            }
+        }
+    )+};
+}
+
+integer_id! {
+    /// A user, buyer or seller.
+    UserId,
+    /// A tenant: one marketplace among those that share a deployment.
+    TenantId,
+    /// A product.
+    ProductId,
+    /// An order.
+    OrderId,
+    /// A payment.
+    PaymentId,
+    /// A refund.
+    RefundId,
+    /// An invoice.
+    InvoiceId,
+}
+
+impl TenantId {
+    /// The tenant of a token or a row that names none (spec §1 "tenant").
+    pub const DEFAULT: TenantId = TenantId(1);
+}
+
+/// The identity of an event and the key of its idempotence (000 §6).
+///
+/// Ours are UUIDv7; a row inserted by hand may carry any 1 to 64 visible ASCII characters
+/// (`event_id VARCHAR(64)`, 000 §14.1).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventId(String);
+
+impl EventId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<uuid::Uuid> for EventId {
+    fn from(id: uuid::Uuid) -> Self {
+        EventId(id.hyphenated().to_string())
+    }
+}
+
+impl TryFrom<String> for EventId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, IdError> {
+        let legal = (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        if legal { Ok(EventId(text)) } else { Err(IdError::NotAnEventId) }
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> String {
+        id.0
+    }
+}
+
+impl std::str::FromStr for EventId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        text.to_owned().try_into()
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
