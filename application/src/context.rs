@@ -1,0 +1,108 @@
+//! Who asks, for which tenant, in which trace: what every use case takes.
+
+use handover_domain::{TenantId, UserId};
+
+use crate::ports::EventMetadata;
+
+/// What a signed-in user may do beyond buying and selling (spec §1 "tenant").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Buys and sells.
+    User,
+    /// Sees and moves the rows of its own tenant.
+    Operator,
+    /// Sees and moves the rows of all tenants.
+    Platform,
+    /// Sees unmasked payloads.
+    Pii,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: &'static [Role] = &[Role::User, Role::Operator, Role::Platform, Role::Pii];
+
+    /// Its name in tokens.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Operator => "operator",
+            Role::Platform => "platform",
+            Role::Pii => "pii",
+        }
+    }
+
+    /// The role of that name.
+    pub fn named(name: &str) -> Option<Role> {
+        Role::ALL.iter().copied().find(|role| role.as_str() == name)
+    }
+}
+
+/// Who acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Actor {
+    /// A signed-in user.
+    User {
+        /// Who.
+        id: UserId,
+        /// With which roles.
+        roles: Vec<Role>,
+    },
+    /// The payment gateway, by a signed callback.
+    Gateway,
+    /// The service itself: a consumer or a job, by its name.
+    System(&'static str),
+}
+
+/// The trace of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// `X-Trace-Id`: 1 to 64 of `[A-Za-z0-9_-]`.
+    pub trace_id: String,
+    /// The W3C `traceparent`, if one came.
+    pub traceparent: Option<String>,
+}
+
+/// A client's promise that two requests with one key are one request. Carried from the first day, used by the edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey(pub String);
+
+/// The circumstances of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandContext {
+    /// Who acts.
+    pub actor: Actor,
+    /// In which tenant.
+    pub tenant: TenantId,
+    /// In which trace.
+    pub trace: Trace,
+    /// Under which idempotency key, if any.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+impl CommandContext {
+    /// The acting user, if it is one.
+    pub fn user(&self) -> Option<UserId> {
+        match &self.actor {
+            Actor::User { id, .. } => Some(*id),
+            Actor::Gateway | Actor::System(_) => None,
+        }
+    }
+
+    /// Whether the actor has the role.
+    pub fn has(&self, role: Role) -> bool {
+        match &self.actor {
+            Actor::User { roles, .. } => roles.contains(&role),
+            Actor::Gateway | Actor::System(_) => false,
+        }
+    }
+
+    /// What goes into the outbox rows of the command.
+    pub fn metadata(&self) -> EventMetadata {
+        EventMetadata {
+            trace_id: Some(self.trace.trace_id.clone()),
+            request_id: None,
+            user_id: self.user().map(UserId::get),
+            traceparent: self.trace.traceparent.clone(),
+        }
+    }
+}

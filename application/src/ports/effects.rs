@@ -1,0 +1,99 @@
+//! What consumers do: visible rows, each with the event that caused it.
+//!
+//! **Invariant:** nothing here refuses a second row of the same event. Exactly-once is the consume log's work, and a
+//! doubled effect must show.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
+
+use super::StoreError;
+
+/// What happened to a seller's listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListingChangeKind {
+    /// An order took the product.
+    Occupied,
+    /// The order was cancelled or refunded.
+    Released,
+}
+
+/// One change of a seller's listing: a row of its own, and the new state of the projection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListingChange {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Whose listing.
+    pub seller: UserId,
+    /// Which product.
+    pub product: ProductId,
+    /// By which order.
+    pub order: OrderId,
+    /// The event's place in the order of that order.
+    pub aggregate_seq: i64,
+    /// What happened.
+    pub kind: ListingChangeKind,
+    /// The event that caused it.
+    pub event_id: EventId,
+    /// When it was applied.
+    pub at: DateTime<Utc>,
+}
+
+/// A product in its seller's listing, as the events left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListingEntry {
+    /// Which product.
+    pub product: ProductId,
+    /// Taken by this order, or free.
+    pub taken_by: Option<OrderId>,
+    /// The event that left it so.
+    pub event_id: EventId,
+    /// When.
+    pub update_time: DateTime<Utc>,
+}
+
+/// A shipment task to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewShipmentTask {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Which order is to be shipped.
+    pub order: OrderId,
+    /// By whom.
+    pub seller: UserId,
+    /// To whom.
+    pub buyer: UserId,
+    /// The event's place in the order of that order.
+    pub aggregate_seq: i64,
+    /// The event that caused it.
+    pub event_id: EventId,
+    /// When it was opened.
+    pub at: DateTime<Utc>,
+}
+
+/// A shipment task.
+pub type ShipmentTask = NewShipmentTask;
+
+/// Reads effects.
+#[async_trait]
+pub trait EffectQueries: Send {
+    /// Every change of listings by this order, in the order in which they were applied.
+    async fn listing_changes(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<ListingChange>, StoreError>;
+
+    /// A seller's listing, by product id.
+    async fn listing_of(&mut self, tenant: TenantId, seller: UserId) -> Result<Vec<ListingEntry>, StoreError>;
+
+    /// Every shipment task of this order, in the order in which they were opened.
+    async fn shipment_tasks(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<ShipmentTask>, StoreError>;
+}
+
+/// Writes effects.
+#[async_trait]
+pub trait EffectRepo: Send {
+    /// Adds changes in the order given and brings the projection up to date: `Occupied` sets the order that has the
+    /// product; `Released` frees it if that order still has it there.
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError>;
+
+    /// Opens shipment tasks in the order given.
+    async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError>;
+}

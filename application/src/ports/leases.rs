@@ -1,0 +1,122 @@
+//! Who may publish which partition, and who hands out which ids.
+//!
+//! **Invariant:** leases are judged by the database's own clock alone; every change of owner raises the epoch.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_domain::Partition;
+
+use super::{Changed, StoreError};
+
+/// One run of one relay.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelayId(pub String);
+
+impl fmt::Display for RelayId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A partition held at an epoch. Settling asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionHold {
+    /// Which partition.
+    pub partition: Partition,
+    /// The epoch in which it was taken.
+    pub epoch: i64,
+}
+
+/// The lease row of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionLease {
+    /// Which partition.
+    pub partition: Partition,
+    /// Who has it; `None` after it was given back.
+    pub owner: Option<RelayId>,
+    /// Raised by one each time the owner changes.
+    pub epoch: i64,
+    /// Until when the owner has it.
+    pub lease_until: Option<DateTime<Utc>>,
+}
+
+/// Reads leases.
+#[async_trait]
+pub trait LeaseQueries: Send {
+    /// The database's own now; contract tests may move it.
+    async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError>;
+
+    /// Relays whose heartbeat has not run out, in order of their ids.
+    async fn live_relays(&mut self) -> Result<Vec<RelayId>, StoreError>;
+
+    /// All partitions in order; MUST always be [`handover_domain::PARTITIONS`] rows.
+    async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError>;
+}
+
+/// Writes leases. Durations count from the database's own now.
+#[async_trait]
+pub trait LeaseRepo: Send {
+    /// Says that this relay lives for another `for_ms` milliseconds.
+    async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError>;
+
+    /// Forgets a relay that ends.
+    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError>;
+
+    /// Takes a partition that is nobody's or whose lease has ended, if its epoch still is `seen_epoch`.
+    /// On `Changed::One` the epoch is `seen_epoch + 1`.
+    async fn take_partition(
+        &mut self,
+        relay: &RelayId,
+        partition: Partition,
+        seen_epoch: i64,
+        for_ms: u32,
+    ) -> Result<Changed, StoreError>;
+
+    /// Prolongs the leases that are still this relay's at their epochs, also one that has run out but that nobody
+    /// took; tells which.
+    async fn renew_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+        for_ms: u32,
+    ) -> Result<Vec<PartitionHold>, StoreError>;
+
+    /// Gives partitions back that are still this relay's at their epochs: no owner, no lease, same epoch.
+    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError>;
+
+    /// Ends every lease and heartbeat, those of consume-log rows in `PROCESSING` too, as if they had run out.
+    /// Only for a process that knows it is alone (SQLite, under the lock file).
+    async fn end_all_leases(&mut self) -> Result<(), StoreError>;
+}
+
+/// What ids are handed out for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IdKind {
+    /// Products.
+    Product,
+    /// Orders.
+    Order,
+    /// Payments.
+    Payment,
+}
+
+impl IdKind {
+    /// Its name in the table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            IdKind::Product => "product",
+            IdKind::Order => "order",
+            IdKind::Payment => "payment",
+        }
+    }
+}
+
+/// Hands out ids in blocks (spec §1 "ids").
+#[async_trait]
+pub trait IdBlocks: Send {
+    /// Reserves `size` ids in a row and returns the first. No id MUST ever be handed out twice by committed units.
+    /// The first of all is 1.
+    async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError>;
+}

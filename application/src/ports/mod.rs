@@ -1,0 +1,37 @@
+//! What the application asks of the world. Every MUST here is a rule of the shared contract suite.
+//!
+//! A store is one trait to begin with and many small ones to work with: a unit of work *is* the repositories,
+//! and a function asks for the one it needs (`&mut dyn OutboxRepo`).
+
+mod broker;
+mod clock;
+mod consume;
+mod dead_letters;
+mod effects;
+mod leases;
+mod orders;
+mod outbox;
+mod payments;
+mod products;
+mod store;
+
+pub use broker::{
+    Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
+    Subscription,
+};
+pub use clock::{Chance, Clock};
+pub use consume::{
+    ConsumeLog, ConsumeQueries, ConsumeRecord, Consumption, ConsumerSubscription, Expected, Unapplied,
+};
+pub use dead_letters::{DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus};
+pub use effects::{
+    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask,
+};
+pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
+pub use orders::{OrderQueries, OrderRepo, OrderSide};
+pub use outbox::{
+    EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
+};
+pub use payments::{PaymentQueries, PaymentRepo};
+pub use products::{ProductQueries, ProductRepo};
+pub use store::{Changed, Store, StoreError, UnitOfWork, View};

@@ -1,0 +1,181 @@
+//! The outbox: the events of every committed change, and how far each has come.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+
+use super::{Confirmed, PartitionHold, StoreError};
+
+/// Who and what caused an event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EventMetadata {
+    /// The trace of the request; absent in a row inserted by hand.
+    pub trace_id: Option<String>,
+    /// The request, where it has an id of its own.
+    pub request_id: Option<String>,
+    /// The acting user.
+    pub user_id: Option<i64>,
+    /// The W3C trace context.
+    pub traceparent: Option<String>,
+}
+
+/// An event on its way into the outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// Chosen before the attempt.
+    pub event_id: EventId,
+    /// Its type, as text: the outbox carries what it is given.
+    pub event_type: String,
+    /// What it is about.
+    pub aggregate: AggregateRef,
+    /// The version of the aggregate's row after the change.
+    pub aggregate_seq: i64,
+    /// The payload, a JSON object. Immutable from here on.
+    pub payload: String,
+    /// Who and what caused it.
+    pub metadata: EventMetadata,
+    /// When it happened.
+    pub occurred_at: DateTime<Utc>,
+    /// How many failures are final (`max_retry_count`).
+    pub max_retry_count: u32,
+}
+
+/// A row of the outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// Grows with insertion; within an aggregate in the order of commits.
+    pub id: i64,
+    /// The event.
+    pub event_id: EventId,
+    /// Its type.
+    pub event_type: String,
+    /// What it is about.
+    pub aggregate: AggregateRef,
+    /// Its place in the order of the aggregate; 0 in a row inserted by hand.
+    pub aggregate_seq: i64,
+    /// The payload as it was appended.
+    pub payload: String,
+    /// Who and what caused it.
+    pub metadata: EventMetadata,
+    /// How far it has come.
+    pub status: OutboxStatus,
+    /// How many publishes failed.
+    pub retry_count: u32,
+    /// How many failures are final.
+    pub max_retry_count: u32,
+    /// When a `RETRY` is due; `None` is at once.
+    pub next_retry_time: Option<DateTime<Utc>>,
+    /// What the last failure was.
+    pub last_error: Option<String>,
+    /// When the event happened.
+    pub create_time: DateTime<Utc>,
+    /// When the row last changed.
+    pub update_time: DateTime<Utc>,
+    /// When the broker confirmed it.
+    pub sent_time: Option<DateTime<Utc>>,
+}
+
+impl OutboxRow {
+    /// The partition it is published by.
+    pub fn partition(&self) -> Partition {
+        Partition::of(self.aggregate.tenant, self.aggregate.id)
+    }
+
+    /// The trace it belongs to; a row inserted by hand is traced by its own id.
+    pub fn trace_id(&self) -> &str {
+        self.metadata.trace_id.as_deref().unwrap_or(self.event_id.as_str())
+    }
+}
+
+/// What a `FAILED` row means for later ones of its aggregate (`outbox.on-failed`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailed {
+    /// They go on.
+    #[default]
+    Continue,
+    /// They are held until a person decides.
+    Hold,
+}
+
+/// Which rows a person wants to see; `None` is any.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OutboxFilter {
+    /// Of which tenant.
+    pub tenant: Option<TenantId>,
+    /// In which status.
+    pub status: Option<OutboxStatus>,
+    /// Of which type.
+    pub event_type: Option<String>,
+    /// About which aggregate id.
+    pub aggregate_id: Option<i64>,
+    /// Created at or after.
+    pub from: Option<DateTime<Utc>>,
+    /// Created before.
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// A publish that did not end in a confirm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedPublish {
+    /// The event.
+    pub event_id: EventId,
+    /// `Retry` or `Failed`.
+    pub status: OutboxStatus,
+    /// How many publishes have failed now.
+    pub retry_count: u32,
+    /// When the next is due.
+    pub next_retry_time: Option<DateTime<Utc>>,
+    /// What happened.
+    pub error: String,
+}
+
+/// Reads the outbox.
+#[async_trait]
+pub trait OutboxQueries: Send {
+    /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
+    /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, pending row of the same aggregate that is
+    /// not due (under [`OnFailed::Hold`]: no earlier `FAILED` one either). `ORDER_TIMEOUT` neither holds nor is held.
+    /// A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
+    /// without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
+    async fn outbox_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+        on_failed: OnFailed,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// The earliest `next_retry_time` after `now` of a pending row in the partitions.
+    async fn outbox_next_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DateTime<Utc>>, StoreError>;
+
+    /// The rows of these events, in any order; those that do not exist are left out.
+    async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// At most `limit` rows with an id below `before`, greatest id first.
+    async fn outbox_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError>;
+}
+
+/// Writes the outbox.
+#[async_trait]
+pub trait OutboxRepo: Send {
+    /// Adds rows as `NEW`, in the order given. A taken event id MUST be a `Conflict`, compared byte by byte.
+    async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
+
+    /// Locks the partitions and tells which of the holds are still good: same owner, same epoch. Settle only those.
+    async fn fence(&mut self, owner: &super::RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError>;
+
+    /// Moves rows to `SENT`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
+    async fn mark_sent(&mut self, confirmed: &[Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;
+
+    /// Moves rows to `RETRY` or `FAILED`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
+    async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
+}

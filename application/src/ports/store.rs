@@ -1,0 +1,132 @@
+//! The store: where everything that must survive is kept.
+
+use async_trait::async_trait;
+
+use super::{
+    ConsumeLog, ConsumeQueries, DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries,
+    LeaseRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo, ProductQueries,
+    ProductRepo,
+};
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a caller can do about a failed store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A unique key is taken, or a row changed under us. The unit is lost; begin again from what is there now.
+    #[error("conflict on {what}")]
+    Conflict {
+        /// The key or row.
+        what: String,
+    },
+    /// Deadlock, lock timeout, serialization failure, busy: the whole unit may be tried again at once.
+    #[error("the database asks to try again: {0}")]
+    Transient(#[source] Cause),
+    /// The database cannot be reached, or no connection was free in time. Nothing was changed.
+    #[error("the database is away: {0}")]
+    Unavailable(#[source] Cause),
+    /// The connection was lost in COMMIT: the unit is committed, or it is not. Repeat it with the same ids.
+    #[error("the outcome of the commit is unknown: {0}")]
+    CommitUnknown(#[source] Cause),
+    /// A stored value breaks the rules of its column. A person has to look.
+    #[error("{table}.{column} of {key} is corrupt: {why}")]
+    Corrupt {
+        /// Where.
+        table: &'static str,
+        /// Which column.
+        column: &'static str,
+        /// Which row.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Anything else the database refuses: our fault.
+    #[error("the database refused a statement: {0}")]
+    Backend(#[source] Cause),
+}
+
+impl StoreError {
+    /// Whether trying the whole unit again may help at once.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Conflict { .. })
+    }
+
+    /// Whether the database, not the work, is at fault: an outage is nobody's attempt.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Unavailable(_))
+    }
+}
+
+/// How many rows a conditional write changed. One row is the only proof that a transition happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "whether a row changed is the only proof that the transition happened"]
+pub enum Changed {
+    /// Exactly one.
+    One,
+    /// None: the row is not there, or no longer as it was.
+    None,
+}
+
+/// Begins units of work and views.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Begins a unit of work.
+    ///
+    /// - What it writes MUST be invisible to others until [`UnitOfWork::commit`] returned `Ok`, then visible whole.
+    /// - Dropping it, or dropping this very future, MUST undo everything, and MUST NOT leave a later unit inside its
+    ///   transaction.
+    /// - It MUST read what is committed at the time of each statement or of its beginning, and its own writes.
+    /// - After a statement failed, `commit` MUST NOT report success.
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError>;
+
+    /// A view for reading only. It MUST see every unit committed before this call, and MUST NOT hold up writers.
+    async fn view(&self) -> Result<Box<dyn View>, StoreError>;
+}
+
+/// Everything that can be read.
+pub trait View:
+    ProductQueries
+    + OrderQueries
+    + PaymentQueries
+    + OutboxQueries
+    + ConsumeQueries
+    + DeadLetterQueries
+    + EffectQueries
+    + LeaseQueries
+    + Send
+{
+}
+
+impl<T> View for T where
+    T: ProductQueries
+        + OrderQueries
+        + PaymentQueries
+        + OutboxQueries
+        + ConsumeQueries
+        + DeadLetterQueries
+        + EffectQueries
+        + LeaseQueries
+        + Send
+{
+}
+
+/// One transaction. The unit of work is the repositories; dropping it undoes everything.
+#[async_trait]
+pub trait UnitOfWork:
+    View
+    + ProductRepo
+    + OrderRepo
+    + PaymentRepo
+    + OutboxRepo
+    + ConsumeLog
+    + DeadLetterRepo
+    + EffectRepo
+    + LeaseRepo
+    + IdBlocks
+{
+    /// Makes everything visible and durable, or nothing.
+    ///
+    /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which it may have happened.
+    /// A commit that appended events MUST wake the relay of this process (`Wake`).
+    async fn commit(self: Box<Self>) -> Result<(), StoreError>;
+}
