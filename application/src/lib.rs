@@ -1,15 +1,21 @@
 //! Ports, use cases, the outbox relay and the exactly-once consumers. Knows the domain, and nothing of the world.
 
+mod app;
 mod context;
 mod ids;
 pub mod ports;
+pub mod runtime;
+mod settings;
 mod tasks;
 pub mod topology;
 mod transaction;
+pub mod use_cases;
 mod wake;
 
+pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, IdempotencyKey, Role, Trace};
 pub use ids::{BLOCK, Ids, event_id};
+pub use settings::{ConsumerSettings, OnOutage, RelaySettings, Settings, TimeoutSettings};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx};
 pub use wake::Wake;

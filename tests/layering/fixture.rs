@@ -8,11 +8,7 @@ const CRATES: [(&str, &str, &str); 6] = [
     ("domain", "handover-domain", "serde = '1'"),
     ("application", "handover-application", "handover-domain = { path = '../domain' }"),
     ("adapters/memory", "handover-memory", "handover-application = { path = '../../application' }"),
-    (
-        "adapters/sql",
-        "handover-sql",
-        "handover-application = { path = '../../application' }\nsqlx = '0.9'",
-    ),
+    ("adapters/sql", "handover-sql", "handover-application = { path = '../../application' }\nsqlx = '0.9'"),
     ("bootstrap", "handover", "handover-sql = { path = '../adapters/sql' }\naxum = '0.8'"),
     ("tests", "handover-tests", "handover = { path = '../bootstrap' }\nreqwest = '0.13'"),
 ];

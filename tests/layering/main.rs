@@ -115,10 +115,7 @@ fn a_crate_outside_the_layers_is_rejected() -> Outcome {
     fixture.append("adapters/sql", "inner = { path = 'inner' }")?;
     assert_eq!(
         broken_rules(fixture.root())?,
-        [
-            "handover-sql must not depend on inner",
-            "inner is in no layer: adapters/sql/inner"
-        ]
+        ["handover-sql must not depend on inner", "inner is in no layer: adapters/sql/inner"]
     );
     Ok(())
 }
@@ -146,9 +143,7 @@ fn top_level(root: &Path) -> io::Result<Vec<String>> {
         let first = |file: &str| file.split('/').next().unwrap_or(file).to_owned();
         return Ok(files.split_terminator('\0').map(first).collect());
     }
-    fs::read_dir(root)?
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect()
+    fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 /// Sorted and without repetition; leaves out dotfiles and what building and running leave behind.

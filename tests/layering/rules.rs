@@ -104,13 +104,7 @@ pub(crate) fn broken_rules(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 fn read(root: &Path) -> Result<Metadata, Box<dyn Error>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version=1",
-            "--manifest-path",
-        ])
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path"])
         .arg(root.join("Cargo.toml"))
         .output()?;
     if !output.status.success() {

@@ -1,0 +1,113 @@
+//! The application: what every use case, consumer and job works with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::EventId;
+
+use crate::ports::{Broker, NewEvent, StoreError, View};
+use crate::{CommandContext, Ids, Transactor};
+
+/// The rules that are settings.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// How long an order may stay unpaid (`order.timeout.pending-minutes`).
+    pub pending_timeout: Duration,
+    /// How many failed publishes are final; goes into each outbox row (`outbox.retry`).
+    pub max_retry_count: u32,
+}
+
+impl Rules {
+    /// Orders created at or before this moment are overdue now.
+    pub fn overdue_line(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        TimeDelta::from_std(self.pending_timeout).ok().and_then(|t| now.checked_sub_signed(t)).unwrap_or_default()
+    }
+}
+
+/// The application of one process. Clones share it.
+#[derive(Clone)]
+pub struct App {
+    /// The way into a transaction.
+    pub tx: Transactor,
+    /// Ids of this process.
+    pub ids: Arc<Ids>,
+    /// The carrier.
+    pub broker: Arc<dyn Broker>,
+    /// The rules that are settings.
+    pub rules: Arc<Rules>,
+}
+
+impl App {
+    /// An application on these adapters.
+    pub fn new(tx: Transactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
+        App { ids: Arc::new(Ids::new(tx.clone())), tx, broker, rules: Arc::new(rules) }
+    }
+
+    /// Now, by the deployment's clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.tx.clock.now()
+    }
+
+    /// A view for reading.
+    pub async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.tx.store.view().await
+    }
+
+    /// What a command needs to announce up to `events` events: chosen now, before the first attempt.
+    pub fn announcer(&self, context: &CommandContext, events: usize) -> Announcer {
+        Announcer {
+            ids: (0..events).map(|_| self.ids.event()).collect(),
+            metadata: context.metadata(),
+            now: self.now(),
+            max_retry_count: self.rules.max_retry_count,
+        }
+    }
+}
+
+/// The circumstances under which a command announces its events, fixed before its first attempt.
+#[derive(Debug, Clone)]
+pub struct Announcer {
+    ids: Vec<EventId>,
+    metadata: crate::ports::EventMetadata,
+    /// When the command happens.
+    pub now: DateTime<Utc>,
+    max_retry_count: u32,
+}
+
+impl Announcer {
+    /// The id of the command's first event: in the outbox if and only if the command was committed.
+    pub fn first_id(&self) -> Option<&EventId> {
+        self.ids.first()
+    }
+
+    /// The outbox rows of these events of one aggregate change, with ids from the `skip`th on.
+    pub fn rows(
+        &self,
+        skip: usize,
+        tenant: handover_domain::TenantId,
+        aggregate_seq: i64,
+        bodies: &[handover_domain::EventBody],
+    ) -> Vec<NewEvent> {
+        debug_assert!(skip + bodies.len() <= self.ids.len(), "the announcer was made for fewer events");
+        self.ids
+            .iter()
+            .skip(skip)
+            .zip(bodies)
+            .map(|(event_id, body)| NewEvent {
+                event_id: event_id.clone(),
+                event_type: body.event_type().as_str().to_owned(),
+                aggregate: handover_domain::AggregateRef {
+                    tenant,
+                    kind: body.event_type().aggregate().as_str().to_owned(),
+                    id: body.aggregate_id(),
+                },
+                aggregate_seq,
+                payload: body.to_json(),
+                metadata: self.metadata.clone(),
+                occurred_at: self.now,
+                max_retry_count: self.max_retry_count,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,11 @@
+//! A buyer cancels an order that is not paid.
+
+use handover_domain::{CancelCause, Order, OrderAction, OrderId};
+
+use super::{UseCaseError, transition};
+use crate::{App, CommandContext};
+
+/// Cancels the caller's order and frees its product.
+pub async fn cancel_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
+    transition::by_party(app, context, id, OrderAction::Cancel(CancelCause::Buyer)).await
+}

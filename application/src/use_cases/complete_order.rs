@@ -1,0 +1,11 @@
+//! A buyer has received an order.
+
+use handover_domain::{Order, OrderAction, OrderId};
+
+use super::{UseCaseError, transition};
+use crate::{App, CommandContext};
+
+/// Completes the caller's shipped order.
+pub async fn complete_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
+    transition::by_party(app, context, id, OrderAction::Complete).await
+}

@@ -1,0 +1,82 @@
+//! What can be asked of the marketplace: one use case per file. Each reads as a paragraph: begin, read, decide,
+//! write, append, commit. Adding one: a file here, a line below, a route in the HTTP adapter.
+
+mod cancel_order;
+mod complete_order;
+mod list_product;
+mod place_order;
+mod queries;
+mod settle_payment;
+mod shelve_product;
+mod ship_order;
+mod start_payment;
+pub(crate) mod transition;
+
+pub use cancel_order::cancel_order;
+pub use complete_order::complete_order;
+pub use list_product::{ListProduct, list_product};
+pub use place_order::{PlaceOrder, place_order};
+pub use queries::{Page, find_order, find_product, orders, outbox, products, queues};
+pub use settle_payment::{SettlePayment, settle_payment};
+pub use shelve_product::{Shelf, shelve_product};
+pub use ship_order::ship_order;
+pub use start_payment::{StartPayment, start_payment};
+
+use handover_domain::{OrderRefusal, PaymentRefusal, ProductRefusal};
+
+use crate::UnitError;
+use crate::ports::{BrokerError, Changed, StoreError};
+
+/// Why a use case did nothing. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum UseCaseError {
+    /// No such thing, or not the caller's: which of the two is nobody's business.
+    #[error("no such {what}")]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// Only a signed-in user, or one with a role, may do this.
+    #[error("this needs {what}")]
+    NotAllowed {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// The order refuses.
+    #[error(transparent)]
+    Order(#[from] OrderRefusal),
+    /// The product refuses.
+    #[error(transparent)]
+    Product(#[from] ProductRefusal),
+    /// The payment refuses.
+    #[error(transparent)]
+    Payment(#[from] PaymentRefusal),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The broker failed.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+impl UnitError for UseCaseError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            UseCaseError::Store(error) => Some(error),
+            UseCaseError::NotFound { .. }
+            | UseCaseError::NotAllowed { .. }
+            | UseCaseError::Order(_)
+            | UseCaseError::Product(_)
+            | UseCaseError::Payment(_)
+            | UseCaseError::Broker(_) => None,
+        }
+    }
+}
+
+/// One row changed, or somebody was faster: then the whole attempt begins again from what is there now.
+pub(crate) fn one_row(changed: Changed, what: &str) -> Result<(), StoreError> {
+    match changed {
+        Changed::One => Ok(()),
+        Changed::None => Err(StoreError::Conflict { what: what.to_owned() }),
+    }
+}

@@ -1,0 +1,100 @@
+//! What can be looked at.
+
+use handover_domain::{Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, TenantId};
+
+use super::UseCaseError;
+use crate::ports::{
+    OrderQueries, OrderSide, OutboxFilter, OutboxQueries, OutboxRow, ProductQueries, QueueDepth,
+};
+use crate::{App, CommandContext, Role};
+
+/// A page of a list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// Where the next page begins: everything below this id. `None` on the last page.
+    pub next: Option<i64>,
+}
+
+impl<T> Page<T> {
+    /// From one row more than asked for.
+    fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> Page<T> {
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        let next = if more { items.last().map(id) } else { None };
+        Page { items, next }
+    }
+}
+
+/// A product of the caller's tenant.
+pub async fn find_product(app: &App, context: &CommandContext, id: ProductId) -> Result<Product, UseCaseError> {
+    let found = app.view().await?.product_by_id(context.tenant, id).await?;
+    found.ok_or(UseCaseError::NotFound { what: "product" })
+}
+
+/// Products of the caller's tenant.
+pub async fn products(
+    app: &App,
+    context: &CommandContext,
+    status: Option<ProductStatus>,
+    before: Option<ProductId>,
+    limit: u32,
+) -> Result<Page<Product>, UseCaseError> {
+    let items = app.view().await?.products_page(context.tenant, status, before, limit + 1).await?;
+    Ok(Page::cut(items, limit, |product| product.id.get()))
+}
+
+/// An order that the caller bought or sold.
+pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
+    let user = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+    let found = app.view().await?.order_of_party(context.tenant, id, user).await?;
+    found.ok_or(UseCaseError::NotFound { what: "order" })
+}
+
+/// Orders that the caller bought or sold.
+pub async fn orders(
+    app: &App,
+    context: &CommandContext,
+    side: OrderSide,
+    status: Option<OrderStatus>,
+    before: Option<OrderId>,
+    limit: u32,
+) -> Result<Page<Order>, UseCaseError> {
+    let user = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+    let items = app.view().await?.orders_page(context.tenant, user, side, status, before, limit + 1).await?;
+    Ok(Page::cut(items, limit, |order| order.id.get()))
+}
+
+/// Outbox rows; an operator sees its own tenant's, `platform` any.
+pub async fn outbox(
+    app: &App,
+    context: &CommandContext,
+    mut filter: OutboxFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<OutboxRow>, UseCaseError> {
+    filter.tenant = visible_tenant(context, filter.tenant)?;
+    let items = app.view().await?.outbox_page(&filter, before, limit + 1).await?;
+    Ok(Page::cut(items, limit, |row| row.id))
+}
+
+/// How full each queue is; depths carry no payload and are for every operator.
+pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
+    visible_tenant(context, None)?;
+    Ok(app.broker.queues().await?)
+}
+
+/// The tenant that an operator's list is narrowed to; another tenant's rows are not there for it.
+fn visible_tenant(context: &CommandContext, asked: Option<TenantId>) -> Result<Option<TenantId>, UseCaseError> {
+    if context.has(Role::Platform) {
+        return Ok(asked);
+    }
+    if !context.has(Role::Operator) {
+        return Err(UseCaseError::NotAllowed { what: "the role operator" });
+    }
+    match asked {
+        Some(tenant) if tenant != context.tenant => Err(UseCaseError::NotFound { what: "tenant" }),
+        Some(_) | None => Ok(Some(context.tenant)),
+    }
+}

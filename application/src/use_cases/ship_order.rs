@@ -1,0 +1,16 @@
+//! A seller ships a paid order.
+
+use handover_domain::{Order, OrderAction, OrderId, Shipment};
+
+use super::{UseCaseError, transition};
+use crate::{App, CommandContext};
+
+/// Marks the caller's sale as shipped.
+pub async fn ship_order(
+    app: &App,
+    context: &CommandContext,
+    id: OrderId,
+    shipment: Shipment,
+) -> Result<Order, UseCaseError> {
+    transition::by_party(app, context, id, OrderAction::Ship(shipment)).await
+}

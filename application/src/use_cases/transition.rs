@@ -1,0 +1,66 @@
+//! One step of an order, within a unit of work: shared by the use cases, the consumers and the jobs.
+
+use handover_domain::{Order, OrderAction, OrderActor, OrderId, ProductAction};
+
+use super::{UseCaseError, one_row};
+use crate::app::Announcer;
+use crate::ports::{OutboxQueries, UnitOfWork};
+use crate::{Actor, App, CommandContext, with_tx};
+
+/// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
+/// from the `skip`th on.
+pub(crate) async fn apply(
+    unit: &mut dyn UnitOfWork,
+    order: &Order,
+    action: &OrderAction,
+    actor: OrderActor,
+    announcer: &Announcer,
+    skip: usize,
+) -> Result<Order, UseCaseError> {
+    let (after, events) = order.apply(action, actor, announcer.now)?;
+    one_row(unit.advance_order(&after).await?, "order")?;
+    if after.status.frees_product() {
+        let product = unit
+            .product_by_id(order.tenant, order.product)
+            .await?
+            .ok_or(UseCaseError::NotFound { what: "product" })?;
+        let freed = product.apply(ProductAction::Release, announcer.now)?;
+        one_row(unit.advance_product(&freed).await?, "product")?;
+    }
+    unit.append(&announcer.rows(skip, after.tenant, after.version, &events)).await?;
+    Ok(after)
+}
+
+/// A step that a party of the order asks for, in a unit of work of its own. Strangers find no order.
+pub(super) async fn by_party(
+    app: &App,
+    context: &CommandContext,
+    id: OrderId,
+    action: OrderAction,
+) -> Result<Order, UseCaseError> {
+    let Actor::User { id: user, .. } = context.actor else {
+        return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
+    };
+    let tenant = context.tenant;
+    let announcer = app.announcer(context, 1);
+    with_tx(&app.tx, move |unit, attempt| {
+        let (action, announcer) = (action.clone(), announcer.clone());
+        Box::pin(async move {
+            let order = unit
+                .order_of_party(tenant, id, user)
+                .await?
+                .ok_or(UseCaseError::NotFound { what: "order" })?;
+            if attempt.may_have_happened() && happened(unit, &announcer).await? {
+                return Ok(order);
+            }
+            apply(unit, &order, &action, order.party(user), &announcer, 0).await
+        })
+    })
+    .await
+}
+
+/// Whether the command was committed by an earlier attempt: then its first event is in the outbox.
+pub(super) async fn happened(unit: &mut dyn UnitOfWork, announcer: &Announcer) -> Result<bool, UseCaseError> {
+    let Some(id) = announcer.first_id() else { return Ok(false) };
+    Ok(!OutboxQueries::outbox_by_event(unit, std::slice::from_ref(id)).await?.is_empty())
+}
