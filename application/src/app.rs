@@ -14,14 +14,17 @@ use crate::{CommandContext, Ids, Transactor};
 pub struct Rules {
     /// How long an order may stay unpaid (`order.timeout.pending-minutes`).
     pub pending_timeout: Duration,
-    /// How many failed publishes are final; goes into each outbox row (`outbox.retry`).
+    /// How many failed publishes may be followed by another; goes into each outbox row (`outbox.retry`).
     pub max_retry_count: u32,
 }
 
 impl Rules {
     /// Orders created at or before this moment are overdue now.
     pub fn overdue_line(&self, now: DateTime<Utc>) -> DateTime<Utc> {
-        TimeDelta::from_std(self.pending_timeout).ok().and_then(|t| now.checked_sub_signed(t)).unwrap_or_default()
+        TimeDelta::from_std(self.pending_timeout)
+            .ok()
+            .and_then(|t| now.checked_sub_signed(t))
+            .unwrap_or_default()
     }
 }
 

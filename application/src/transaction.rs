@@ -91,8 +91,12 @@ where
     E: UnitError,
     F: for<'u> Fn(&'u mut dyn UnitOfWork, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
-    let _permit =
-        tx.tasks.units().acquire().await.map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
+    let _permit = tx
+        .tasks
+        .units()
+        .acquire()
+        .await
+        .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
     let mut number = 1;
     loop {
         let error = match attempt(tx, work, Attempt(number)).await {

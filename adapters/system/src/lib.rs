@@ -1,1 +1,7 @@
 //! Time and chance from the operating system, behind the ports of the application.
+
+mod chance;
+mod clock;
+
+pub use chance::{NoEntropy, OsChance, secret_bytes};
+pub use clock::SystemClock;

@@ -203,7 +203,11 @@ pub trait Broker: Send + Sync {
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError>;
 
     /// Subscribes to a queue with manual acks. At most `prefetch` deliveries are ever unsettled.
-    async fn subscribe(&self, queue: &str, prefetch: NonZeroU16) -> Result<Box<dyn Subscription>, BrokerError>;
+    async fn subscribe(
+        &self,
+        queue: &str,
+        prefetch: NonZeroU16,
+    ) -> Result<Box<dyn Subscription>, BrokerError>;
 
     /// Every declared queue in order of names.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;

@@ -93,7 +93,11 @@ pub struct ConsumerSubscription {
 #[async_trait]
 pub trait ConsumeQueries: Send {
     /// One row.
-    async fn consumption(&mut self, consumer: &str, event: &EventId) -> Result<Option<ConsumeRecord>, StoreError>;
+    async fn consumption(
+        &mut self,
+        consumer: &str,
+        event: &EventId,
+    ) -> Result<Option<ConsumeRecord>, StoreError>;
 
     /// The events about these aggregates, of these types, created at or after `since` that the consumer has not settled
     /// (no row, or one that is neither `SUCCESS` nor `DEAD`), ordered by aggregate, `aggregate_seq` and id,
@@ -129,7 +133,10 @@ pub trait ConsumeQueries: Send {
     ) -> Result<Vec<OutboxRow>, StoreError>;
 
     /// The consumer's subscription, if it ever subscribed.
-    async fn consumer_subscription(&mut self, consumer: &str) -> Result<Option<ConsumerSubscription>, StoreError>;
+    async fn consumer_subscription(
+        &mut self,
+        consumer: &str,
+    ) -> Result<Option<ConsumerSubscription>, StoreError>;
 }
 
 /// Writes the consume log.

@@ -78,13 +78,22 @@ pub type ShipmentTask = NewShipmentTask;
 #[async_trait]
 pub trait EffectQueries: Send {
     /// Every change of listings by this order, in the order in which they were applied.
-    async fn listing_changes(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<ListingChange>, StoreError>;
+    async fn listing_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ListingChange>, StoreError>;
 
     /// A seller's listing, by product id.
-    async fn listing_of(&mut self, tenant: TenantId, seller: UserId) -> Result<Vec<ListingEntry>, StoreError>;
+    async fn listing_of(&mut self, tenant: TenantId, seller: UserId)
+    -> Result<Vec<ListingEntry>, StoreError>;
 
     /// Every shipment task of this order, in the order in which they were opened.
-    async fn shipment_tasks(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<ShipmentTask>, StoreError>;
+    async fn shipment_tasks(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ShipmentTask>, StoreError>;
 }
 
 /// Writes effects.

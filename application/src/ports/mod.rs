@@ -16,12 +16,12 @@ mod products;
 mod store;
 
 pub use broker::{
-    Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
-    Subscription,
+    Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
+    Requeue, Subscription,
 };
 pub use clock::{Chance, Clock};
 pub use consume::{
-    ConsumeLog, ConsumeQueries, ConsumeRecord, Consumption, ConsumerSubscription, Expected, Unapplied,
+    ConsumeLog, ConsumeQueries, ConsumeRecord, ConsumerSubscription, Consumption, Expected, Unapplied,
 };
 pub use dead_letters::{DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus};
 pub use effects::{

@@ -36,7 +36,7 @@ pub struct NewEvent {
     pub metadata: EventMetadata,
     /// When it happened.
     pub occurred_at: DateTime<Utc>,
-    /// How many failures are final (`max_retry_count`).
+    /// How many failures may be followed by another attempt (`max_retry_count`); one more is final.
     pub max_retry_count: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct OutboxRow {
     pub status: OutboxStatus,
     /// How many publishes failed.
     pub retry_count: u32,
-    /// How many failures are final.
+    /// How many failures may be followed by another attempt; one more is final.
     pub max_retry_count: u32,
     /// When a `RETRY` is due; `None` is at once.
     pub next_retry_time: Option<DateTime<Utc>>,
@@ -171,10 +171,14 @@ pub trait OutboxRepo: Send {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
 
     /// Locks the partitions and tells which of the holds are still good: same owner, same epoch. Settle only those.
-    async fn fence(&mut self, owner: &super::RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError>;
+    async fn fence(
+        &mut self,
+        owner: &super::RelayId,
+        holds: &[PartitionHold],
+    ) -> Result<PartitionSet, StoreError>;
 
     /// Moves rows to `SENT`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
-    async fn mark_sent(&mut self, confirmed: &[Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;
+    async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
     /// Moves rows to `RETRY` or `FAILED`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;

@@ -9,7 +9,8 @@ use super::{Changed, StoreError};
 #[async_trait]
 pub trait ProductQueries: Send {
     /// The product, if this tenant has it.
-    async fn product_by_id(&mut self, tenant: TenantId, id: ProductId) -> Result<Option<Product>, StoreError>;
+    async fn product_by_id(&mut self, tenant: TenantId, id: ProductId)
+    -> Result<Option<Product>, StoreError>;
 
     /// At most `limit` products with an id below `before`, greatest id first.
     async fn products_page(

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 
 use super::{
-    ConsumeLog, ConsumeQueries, DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries,
-    LeaseRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo, ProductQueries,
-    ProductRepo,
+    ConsumeLog, ConsumeQueries, DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks,
+    LeaseQueries, LeaseRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo,
+    ProductQueries, ProductRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;

@@ -3,7 +3,7 @@
 use handover_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
-use crate::ports::{IdKind, ProductQueries, ProductRepo};
+use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
 
 /// What is put on sale.
@@ -16,7 +16,11 @@ pub struct ListProduct {
 }
 
 /// Puts a product on sale.
-pub async fn list_product(app: &App, context: &CommandContext, command: ListProduct) -> Result<Product, UseCaseError> {
+pub async fn list_product(
+    app: &App,
+    context: &CommandContext,
+    command: ListProduct,
+) -> Result<Product, UseCaseError> {
     let seller = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
     let now = app.now();
     let product = Product {

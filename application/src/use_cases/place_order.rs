@@ -3,7 +3,7 @@
 use handover_domain::{NewOrder, Order, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::ports::{IdKind, OrderQueries, OrderRepo, OutboxRepo, ProductQueries, ProductRepo};
+use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
 
 /// What is bought.
@@ -15,7 +15,11 @@ pub struct PlaceOrder {
 
 /// Takes the product for the caller. Of any number of buyers at once exactly one succeeds; the conditional write of
 /// the product is the only guard (spec §2 "Product").
-pub async fn place_order(app: &App, context: &CommandContext, command: PlaceOrder) -> Result<Order, UseCaseError> {
+pub async fn place_order(
+    app: &App,
+    context: &CommandContext,
+    command: PlaceOrder,
+) -> Result<Order, UseCaseError> {
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
     let announcer = app.announcer(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };

@@ -3,9 +3,7 @@
 use handover_domain::{Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, TenantId};
 
 use super::UseCaseError;
-use crate::ports::{
-    OrderQueries, OrderSide, OutboxFilter, OutboxQueries, OutboxRow, ProductQueries, QueueDepth,
-};
+use crate::ports::{OrderSide, OutboxFilter, OutboxRow, QueueDepth};
 use crate::{App, CommandContext, Role};
 
 /// A page of a list, newest first.
@@ -28,7 +26,11 @@ impl<T> Page<T> {
 }
 
 /// A product of the caller's tenant.
-pub async fn find_product(app: &App, context: &CommandContext, id: ProductId) -> Result<Product, UseCaseError> {
+pub async fn find_product(
+    app: &App,
+    context: &CommandContext,
+    id: ProductId,
+) -> Result<Product, UseCaseError> {
     let found = app.view().await?.product_by_id(context.tenant, id).await?;
     found.ok_or(UseCaseError::NotFound { what: "product" })
 }
@@ -86,7 +88,10 @@ pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDept
 }
 
 /// The tenant that an operator's list is narrowed to; another tenant's rows are not there for it.
-fn visible_tenant(context: &CommandContext, asked: Option<TenantId>) -> Result<Option<TenantId>, UseCaseError> {
+fn visible_tenant(
+    context: &CommandContext,
+    asked: Option<TenantId>,
+) -> Result<Option<TenantId>, UseCaseError> {
     if context.has(Role::Platform) {
         return Ok(asked);
     }

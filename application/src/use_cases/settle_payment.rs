@@ -1,11 +1,8 @@
 //! The gateway reports how a payment ended.
 
-use handover_domain::{
-    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, Settlement,
-};
+use handover_domain::{OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, Settlement};
 
 use super::{UseCaseError, one_row, transition};
-use crate::ports::{OrderQueries, OutboxRepo, PaymentQueries, PaymentRepo};
 use crate::{App, CommandContext, with_tx};
 
 /// A report that carries the gateway's signature.
@@ -42,7 +39,8 @@ pub async fn settle_payment(
             one_row(unit.advance_payment(&settled).await?, "payment")?;
             unit.append(&announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
             if report.result == PaymentResult::Success && order.status == OrderStatus::Pending {
-                transition::apply(unit, &order, &OrderAction::Pay, OrderActor::Gateway, &announcer, 1).await?;
+                transition::apply(unit, &order, &OrderAction::Pay, OrderActor::Gateway, &announcer, 1)
+                    .await?;
             }
             Ok(settled)
         })

@@ -3,7 +3,6 @@
 use handover_domain::{Product, ProductAction, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::ports::{ProductQueries, ProductRepo};
 use crate::{App, CommandContext, with_tx};
 
 /// Which way.
@@ -32,7 +31,8 @@ pub async fn shelve_product(
         Box::pin(async move {
             let product =
                 unit.product_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "product" })?;
-            if attempt.may_have_happened() && product.status == action.step().1 && product.update_time == now {
+            if attempt.may_have_happened() && product.status == action.step().1 && product.update_time == now
+            {
                 return Ok(product);
             }
             let after = product.apply_as(action, seller, now)?;

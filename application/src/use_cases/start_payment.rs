@@ -3,7 +3,7 @@
 use handover_domain::{Currency, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentStatus};
 
 use super::UseCaseError;
-use crate::ports::{IdKind, OrderQueries, PaymentQueries, PaymentRepo};
+use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
 
 /// What is paid, and how.

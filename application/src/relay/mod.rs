@@ -1,0 +1,125 @@
+//! The relay: carries every pending outbox row to the broker, each aggregate's in order.
+//!
+//! **Invariant:** a row becomes SENT only by a [`Confirmed`](crate::ports::Confirmed) of the broker, in a transaction
+//! that has checked this relay's epoch of the row's partition.
+
+mod message;
+mod ownership;
+mod window;
+
+use std::time::Duration;
+
+use handover_domain::PartitionSet;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::ports::{OutboxRow, RelayId, StoreError};
+use crate::settings::RelaySettings;
+use crate::{App, Wake};
+use ownership::Ownership;
+use window::WindowEnd;
+
+pub use message::envelope_of;
+
+/// The first pause after a failure of store or broker; doubled up to `probe_cap`.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// One relay of one process.
+pub struct Relay {
+    app: App,
+    wake: Wake,
+    settings: RelaySettings,
+    ownership: Ownership,
+    pause: Duration,
+}
+
+impl Relay {
+    /// A relay under this id, which no other run of any relay may have.
+    pub fn new(app: App, wake: Wake, id: RelayId, settings: RelaySettings) -> Relay {
+        let ownership = Ownership::new(app.tx.clone(), id, settings.lease_ms);
+        Relay { app, wake, settings, ownership, pause: FIRST_PAUSE }
+    }
+
+    /// Publishes until the process stops; then gives its partitions back. An outage only makes it wait.
+    pub async fn run(mut self) {
+        let stopping = self.app.tx.tasks.stopping().clone();
+        while !stopping.is_cancelled() {
+            match self.step().await {
+                Ok(Step::Worked) => self.pause = FIRST_PAUSE,
+                Ok(Step::Idle(longest)) => {
+                    self.pause = FIRST_PAUSE;
+                    tokio::select! {
+                        biased;
+                        () = stopping.cancelled() => {}
+                        _ = self.wake.rung() => {}
+                        () = self.app.tx.clock.sleep(longest) => {}
+                    }
+                }
+                Ok(Step::BrokerAway) => self.back_off().await,
+                Err(error) => {
+                    warn!(%error, "[OutboxRelay] the store failed; trying again in {:?}", self.pause);
+                    self.back_off().await;
+                }
+            }
+        }
+        if let Err(error) = self.ownership.release().await {
+            warn!(%error, "[OutboxRelay] partitions were not given back; they are free when their lease ends");
+        }
+    }
+
+    async fn step(&mut self) -> Result<Step, StoreError> {
+        self.ownership.tick_if_due(ownership::Surplus::GiveBack).await?;
+        let owned = self.ownership.owned();
+        if owned.is_empty() {
+            return Ok(Step::Idle(self.ownership.until_tick()));
+        }
+        let due = self.due(owned).await?;
+        if due.is_empty() {
+            return Ok(Step::Idle(self.idle_for(owned).await?));
+        }
+        Ok(match self.publish_window(due).await? {
+            WindowEnd::Settled => Step::Worked,
+            WindowEnd::BrokerAway => Step::BrokerAway,
+        })
+    }
+
+    async fn due(&self, owned: PartitionSet) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut view = self.app.view().await?;
+        view.outbox_due(owned, self.app.now(), self.settings.on_failed, self.settings.batch.get()).await
+    }
+
+    /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.
+    async fn idle_for(&self, owned: PartitionSet) -> Result<Duration, StoreError> {
+        let now = self.app.now();
+        let next_due = self.app.view().await?.outbox_next_due(owned, now).await?;
+        let until_due =
+            next_due.and_then(|due| (due - now).to_std().ok()).unwrap_or(self.settings.scan_interval);
+        Ok(until_due.min(self.settings.scan_interval).min(self.ownership.until_tick()))
+    }
+
+    async fn back_off(&mut self) {
+        let deadline = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(self.settings.probe_cap);
+        while Instant::now() < deadline && !self.app.tx.tasks.stopping().is_cancelled() {
+            // The lease is kept through an outage of the broker.
+            let _ = self.ownership.tick_if_due(ownership::Surplus::GiveBack).await;
+            let left = deadline.saturating_duration_since(Instant::now());
+            tokio::select! {
+                biased;
+                () = self.app.tx.tasks.stopping().cancelled() => {}
+                () = self.app.tx.clock.sleep(left.min(self.ownership.until_tick()).max(Duration::from_millis(1))) => {}
+            }
+        }
+    }
+}
+
+enum Step {
+    Worked,
+    Idle(Duration),
+    BrokerAway,
+}
+
+/// Says that a relay has begun; the id is in every lease it takes.
+pub(crate) fn announce(id: &RelayId) {
+    info!(relay = %id, "[OutboxRelay] started");
+}

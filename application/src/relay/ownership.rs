@@ -1,0 +1,150 @@
+//! Which partitions this relay owns, and until when by its own clock.
+//!
+//! **Invariant:** what `owned` names is leased in the database for longer than this relay's monotonic clock says.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use handover_domain::{PARTITIONS, Partition, PartitionSet};
+use tokio::time::Instant;
+use tracing::info;
+
+use crate::ports::{Changed, PartitionHold, PartitionLease, RelayId, StoreError, UnitOfWork};
+use crate::{Transactor, with_tx};
+
+/// What to do with partitions beyond this relay's share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Surplus {
+    /// Give them back: nothing of them is in flight.
+    GiveBack,
+    /// Keep them: a window is not settled yet.
+    Keep,
+}
+
+struct Held {
+    epoch: i64,
+    valid_until: Instant,
+}
+
+pub(super) struct Ownership {
+    tx: Transactor,
+    id: RelayId,
+    lease_ms: u32,
+    held: BTreeMap<Partition, Held>,
+    next_tick: Instant,
+}
+
+impl Ownership {
+    pub(super) fn new(tx: Transactor, id: RelayId, lease_ms: u32) -> Ownership {
+        Ownership { tx, id, lease_ms, held: BTreeMap::new(), next_tick: Instant::now() }
+    }
+
+    pub(super) fn id(&self) -> &RelayId {
+        &self.id
+    }
+
+    /// The partitions that may be published now.
+    pub(super) fn owned(&self) -> PartitionSet {
+        let now = Instant::now();
+        self.held.iter().filter(|(_, held)| now < held.valid_until).map(|(partition, _)| *partition).collect()
+    }
+
+    /// The holds that settlement has to show.
+    pub(super) fn holds(&self) -> Vec<PartitionHold> {
+        self.held
+            .iter()
+            .map(|(partition, held)| PartitionHold { partition: *partition, epoch: held.epoch })
+            .collect()
+    }
+
+    pub(super) fn until_tick(&self) -> Duration {
+        self.next_tick.saturating_duration_since(Instant::now())
+    }
+
+    /// Heartbeat, renewal and rebalancing, when a third of the lease has passed.
+    pub(super) async fn tick_if_due(&mut self, surplus: Surplus) -> Result<(), StoreError> {
+        if Instant::now() < self.next_tick {
+            return Ok(());
+        }
+        let asked = Instant::now();
+        // Counted from before the question: the database's lease begins later, so it also ends later.
+        let lease = Duration::from_millis(u64::from(self.lease_ms));
+        let (id, lease_ms, holds) = (self.id.clone(), self.lease_ms, self.holds());
+        let now_held = with_tx(&self.tx, move |unit, _| {
+            let (id, holds) = (id.clone(), holds.clone());
+            Box::pin(async move { rebalance(unit, &id, lease_ms, &holds, surplus).await })
+        })
+        .await?;
+        let before = self.held.len();
+        let valid_until = asked + lease.mul_f64(0.8);
+        self.held = now_held
+            .into_iter()
+            .map(|hold| (hold.partition, Held { epoch: hold.epoch, valid_until }))
+            .collect();
+        if self.held.len() != before {
+            info!(relay = %self.id, partitions = self.held.len(), "[OutboxRelay] owns partitions");
+        }
+        self.next_tick = asked + lease / 3;
+        Ok(())
+    }
+
+    /// Forgets partitions that settlement found to be another's.
+    pub(super) fn lost(&mut self, still_ours: PartitionSet) {
+        self.held.retain(|partition, _| still_ours.contains(*partition));
+    }
+
+    /// Gives everything back, at the end.
+    pub(super) async fn release(&mut self) -> Result<(), StoreError> {
+        let (id, holds) = (self.id.clone(), self.holds());
+        self.held.clear();
+        with_tx(&self.tx, move |unit, _| {
+            let (id, holds) = (id.clone(), holds.clone());
+            Box::pin(async move {
+                unit.give_back(&id, &holds).await?;
+                unit.forget_relay(&id).await
+            })
+        })
+        .await
+    }
+}
+
+async fn rebalance(
+    unit: &mut dyn UnitOfWork,
+    id: &RelayId,
+    lease_ms: u32,
+    holds: &[PartitionHold],
+    surplus: Surplus,
+) -> Result<Vec<PartitionHold>, StoreError> {
+    unit.heartbeat(id, lease_ms).await?;
+    let mut held = unit.renew_partitions(id, holds, lease_ms).await?;
+    let live = unit.live_relays().await?;
+    let rank = live.iter().position(|relay| relay == id).unwrap_or(0);
+    let share = usize::from(PARTITIONS).div_ceil(live.len().max(1));
+    if held.len() > share && surplus == Surplus::GiveBack {
+        let extra = held.split_off(share);
+        unit.give_back(id, &extra).await?;
+    }
+    if held.len() < share {
+        let now = unit.database_now().await?;
+        let leases = unit.partition_leases().await?;
+        let free = |lease: &&PartitionLease| {
+            lease.owner.is_none() || lease.lease_until.is_none_or(|lease_until| lease_until <= now)
+        };
+        // Each relay begins at its own place, so that two seldom reach for the same partition.
+        let start = rank * share % usize::from(PARTITIONS);
+        let candidates: Vec<&PartitionLease> =
+            leases.iter().cycle().skip(start).take(leases.len()).filter(free).collect();
+        for lease in candidates {
+            if held.len() >= share {
+                break;
+            }
+            match unit.take_partition(id, lease.partition, lease.epoch, lease_ms).await? {
+                Changed::One => {
+                    held.push(PartitionHold { partition: lease.partition, epoch: lease.epoch + 1 })
+                }
+                Changed::None => {}
+            }
+        }
+    }
+    Ok(held)
+}

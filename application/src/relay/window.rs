@@ -1,0 +1,332 @@
+//! One window: published round by round, so that an event follows only a confirmed one of its aggregate, then settled
+//! in one transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use handover_domain::{EventId, EventType, OutboxStatus, PartitionSet, Retry};
+use tracing::{error, info, warn};
+
+use super::Relay;
+use super::message::outgoing;
+use super::ownership::Surplus;
+use crate::ports::{
+    BrokerError, Confirmed, FailedPublish, OutboxRepo, OutboxRow, Outgoing, PublishOutcome, StoreError,
+};
+use crate::settings::OnOutage;
+use crate::{texts, with_tx};
+
+/// How a window ended.
+pub(super) enum WindowEnd {
+    /// Everything is settled.
+    Settled,
+    /// The broker is away; what was being sent waits.
+    BrokerAway,
+}
+
+/// What became of a window's rows.
+#[derive(Default)]
+struct Results {
+    confirmed: Vec<Confirmed>,
+    failed: Vec<FailedPublish>,
+    broker_away: bool,
+}
+
+impl Relay {
+    pub(super) async fn publish_window(&mut self, due: Vec<OutboxRow>) -> Result<WindowEnd, StoreError> {
+        let mut results = Results::default();
+        let mut stuck: BTreeSet<(i64, String, i64)> = BTreeSet::new();
+        for round in rounds(&due) {
+            let owned = self.ownership.owned();
+            let ready: Vec<&OutboxRow> = round
+                .into_iter()
+                .filter(|row| owned.contains(row.partition()) && !stuck.contains(&lane(row)))
+                .collect();
+            self.publish_round(&ready, &mut results).await;
+            let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
+            stuck.extend(ready.iter().filter(|row| !done.contains(&row.event_id)).map(|row| lane(row)));
+            if results.broker_away {
+                break;
+            }
+        }
+        let away = results.broker_away;
+        self.settle(&due, results).await?;
+        Ok(if away { WindowEnd::BrokerAway } else { WindowEnd::Settled })
+    }
+
+    async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
+        let timeout = self.app.rules.pending_timeout;
+        let mut window = Vec::with_capacity(ready.len());
+        for row in ready {
+            match outgoing(row, timeout) {
+                Ok(message) => window.push(message),
+                Err(why) => results.failed.push(self.charged(row, &why)),
+            }
+        }
+        if window.is_empty() {
+            return;
+        }
+        let rows: BTreeMap<&EventId, &OutboxRow> = ready.iter().map(|row| (&row.event_id, *row)).collect();
+        match self.publish(window).await {
+            Ok(outcomes) => self.sort(outcomes, &rows, results),
+            Err(BrokerError::Refused { what }) => {
+                warn!(%what, "[OutboxRelay] the broker refused a window; publishing it one by one");
+                self.publish_singly(ready, results).await;
+            }
+            Err(gone @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+                warn!(error = %gone, "[OutboxRelay] the broker is away; {} events wait", ready.len());
+                results.broker_away = true;
+                results.failed.extend(ready.iter().filter_map(|row| self.waiting(row, &gone.to_string())));
+            }
+        }
+    }
+
+    /// Finds the message for which the broker closes the door, and charges it alone.
+    async fn publish_singly(&mut self, ready: &[&OutboxRow], results: &mut Results) {
+        for row in ready {
+            let Ok(message) = outgoing(row, self.app.rules.pending_timeout) else { continue };
+            match self.publish(vec![message]).await {
+                Ok(outcomes) => self.sort(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results),
+                Err(BrokerError::Refused { what }) => results.failed.push(self.charged(row, &what)),
+                Err(gone @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+                    results.broker_away = true;
+                    results.failed.extend(self.waiting(row, &gone.to_string()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Publishes and waits for the confirms, keeping the lease meanwhile.
+    async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        let broker = Arc::clone(&self.app.broker);
+        let limit = self.settings.confirm_timeout;
+        let mut answer = Box::pin(tokio::time::timeout(limit, broker.publish(window)));
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut answer => {
+                    return outcome.unwrap_or_else(|_| {
+                        Err(BrokerError::Unreachable(format!("no confirm within {limit:?}").into()))
+                    });
+                }
+                () = self.app.tx.clock.sleep(self.ownership.until_tick()) => {
+                    if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
+                        warn!(%error, "[OutboxRelay] the leases were not renewed");
+                        self.app.tx.clock.sleep(super::FIRST_PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn sort(
+        &self,
+        outcomes: Vec<PublishOutcome>,
+        rows: &BTreeMap<&EventId, &OutboxRow>,
+        results: &mut Results,
+    ) {
+        for outcome in outcomes {
+            let Some(row) = rows.get(outcome.event_id()).copied() else { continue };
+            match outcome {
+                PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
+                PublishOutcome::Returned { reason, .. } => {
+                    results.failed.push(self.charged(row, &format!("returned: {reason}")));
+                }
+                PublishOutcome::Nacked { reason, .. } => {
+                    results.failed.push(self.charged(row, &format!("refused: {reason}")));
+                }
+                PublishOutcome::Unknown { reason, .. } => {
+                    results.broker_away = true;
+                    results.failed.extend(self.waiting(row, &reason));
+                }
+            }
+        }
+    }
+
+    /// A failure of this event: one attempt spent.
+    fn charged(&self, row: &OutboxRow, why: &str) -> FailedPublish {
+        let retry_count = row.retry_count.saturating_add(1);
+        let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
+        let next = match self.settings.retry.after(failures, self.app.tx.chance.next()) {
+            Retry::After(delay) if retry_count <= row.max_retry_count => {
+                TimeDelta::from_std(delay).ok().map(|delay| self.app.now() + delay)
+            }
+            Retry::After(_) | Retry::GiveUp => None,
+        };
+        FailedPublish {
+            event_id: row.event_id.clone(),
+            status: if next.is_some() { OutboxStatus::Retry } else { OutboxStatus::Failed },
+            retry_count,
+            next_retry_time: next,
+            error: format!("{}: {why}", texts::PUBLISH_FAILED),
+        }
+    }
+
+    /// An outage: the event waits and spends nothing, unless the setting says otherwise. One that already waits so
+    /// needs no write.
+    fn waiting(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
+        match self.settings.on_outage {
+            OnOutage::Count => Some(self.charged(row, why)),
+            OnOutage::Wait if row.status == OutboxStatus::Retry && row.next_retry_time.is_none() => None,
+            OnOutage::Wait => Some(FailedPublish {
+                event_id: row.event_id.clone(),
+                status: OutboxStatus::Retry,
+                retry_count: row.retry_count,
+                next_retry_time: None,
+                error: format!("{}: {why}", texts::PUBLISH_FAILED),
+            }),
+        }
+    }
+
+    /// Writes down what became of the window: only for partitions that are still ours.
+    async fn settle(&mut self, due: &[OutboxRow], results: Results) -> Result<(), StoreError> {
+        if results.confirmed.is_empty() && results.failed.is_empty() {
+            return Ok(());
+        }
+        let partitions: BTreeMap<&EventId, handover_domain::Partition> =
+            due.iter().map(|row| (&row.event_id, row.partition())).collect();
+        let touched: PartitionSet = results
+            .confirmed
+            .iter()
+            .map(Confirmed::event_id)
+            .chain(results.failed.iter().map(|failed| &failed.event_id))
+            .filter_map(|id| partitions.get(id).copied())
+            .collect();
+        let holds =
+            self.ownership.holds().into_iter().filter(|hold| touched.contains(hold.partition)).collect();
+        let job = Arc::new(Settlement {
+            owner: self.ownership.id().clone(),
+            holds,
+            now: self.app.now(),
+            confirmed: by_partition(results.confirmed, |confirmed| {
+                partitions.get(confirmed.event_id()).copied()
+            }),
+            failed: by_partition(results.failed, |failed| partitions.get(&failed.event_id).copied()),
+        });
+        let work = Arc::clone(&job);
+        let ours = with_tx(&self.app.tx, move |unit, _| {
+            let job = Arc::clone(&work);
+            Box::pin(async move { job.write(unit).await })
+        })
+        .await?;
+        self.report(due, &job, ours);
+        if ours != touched {
+            let all = self
+                .ownership
+                .owned()
+                .iter()
+                .filter(|p| ours.contains(*p) || !touched.contains(*p))
+                .collect();
+            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay");
+            self.ownership.lost(all);
+        }
+        Ok(())
+    }
+
+    fn report(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
+        let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
+        for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
+            for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
+                info!(eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
+                    aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
+            }
+        }
+        for (_, failed) in job.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {
+            for failed in failed {
+                let trace = rows.get(&failed.event_id).map(|row| row.trace_id());
+                match failed.status {
+                    OutboxStatus::Failed => error!(eventId = %failed.event_id, traceId = trace,
+                        retryCount = failed.retry_count, error = %failed.error,
+                        "[OutboxRelay] [ALERT] Event marked as FAILED"),
+                    OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Sent => {
+                        warn!(eventId = %failed.event_id, traceId = trace, retryCount = failed.retry_count,
+                            error = %failed.error, "[OutboxRelay] Event waits for its next attempt");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What one settlement writes.
+struct Settlement {
+    owner: crate::ports::RelayId,
+    holds: Vec<crate::ports::PartitionHold>,
+    now: chrono::DateTime<chrono::Utc>,
+    confirmed: BTreeMap<handover_domain::Partition, Vec<Confirmed>>,
+    failed: BTreeMap<handover_domain::Partition, Vec<FailedPublish>>,
+}
+
+impl Settlement {
+    /// Fences first; what is no longer ours is left to its new owner.
+    async fn write(&self, unit: &mut dyn crate::ports::UnitOfWork) -> Result<PartitionSet, StoreError> {
+        let ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
+        let confirmed: Vec<&Confirmed> =
+            self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
+        let failed: Vec<FailedPublish> = self
+            .failed
+            .iter()
+            .filter(|(p, _)| ours.contains(**p))
+            .flat_map(|(_, list)| list)
+            .cloned()
+            .collect();
+        if !confirmed.is_empty() {
+            unit.mark_sent(&confirmed, self.now).await?;
+        }
+        if !failed.is_empty() {
+            unit.mark_failed(&failed, self.now).await?;
+        }
+        Ok(ours)
+    }
+}
+
+fn by_partition<T>(
+    items: Vec<T>,
+    partition: impl Fn(&T) -> Option<handover_domain::Partition>,
+) -> BTreeMap<handover_domain::Partition, Vec<T>> {
+    let mut sorted: BTreeMap<_, Vec<T>> = BTreeMap::new();
+    for item in items {
+        if let Some(partition) = partition(&item) {
+            sorted.entry(partition).or_default().push(item);
+        }
+    }
+    sorted
+}
+
+/// The n-th round holds the n-th event of each aggregate; what has no place in an order goes at once.
+fn rounds(due: &[OutboxRow]) -> Vec<Vec<&OutboxRow>> {
+    let mut rounds: Vec<Vec<&OutboxRow>> = Vec::new();
+    let mut depth: BTreeMap<(i64, String, i64), usize> = BTreeMap::new();
+    for row in due {
+        let round = if is_ordered(row) {
+            let depth = depth.entry(lane(row)).or_insert(0);
+            *depth += 1;
+            *depth - 1
+        } else {
+            0
+        };
+        if rounds.len() <= round {
+            rounds.resize_with(round + 1, Vec::new);
+        }
+        if let Some(rows) = rounds.get_mut(round) {
+            rows.push(row);
+        }
+    }
+    rounds
+}
+
+fn is_ordered(row: &OutboxRow) -> bool {
+    row.event_type.parse().map_or(true, EventType::is_ordered)
+}
+
+/// What an event must not overtake within.
+fn lane(row: &OutboxRow) -> (i64, String, i64) {
+    if is_ordered(row) {
+        (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id)
+    } else {
+        (0, row.event_id.as_str().to_owned(), 0)
+    }
+}

@@ -1,0 +1,91 @@
+//! Every setting there is: its key, its default, what it is for. Adding one begins with a line here.
+
+/// How the text of an environment variable or a flag is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As it is: a secret of digits stays text.
+    Text,
+    /// As a value: a number, a list, an inline table, otherwise text.
+    Value,
+}
+
+/// A setting.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Section and name, with dots.
+    pub path: &'static str,
+    /// As it would stand in a variable; `None`: not set.
+    pub default: Option<&'static str>,
+    /// How text is read.
+    pub kind: Kind,
+}
+
+impl Key {
+    /// `HANDOVER_SECTION__KEY`: sections apart by two underscores, dashes as underscores.
+    pub fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.path.replace('.', "__").replace('-', "_").to_ascii_uppercase())
+    }
+}
+
+/// What every variable of ours begins with.
+pub const PREFIX: &str = "HANDOVER_";
+
+/// Variables with our prefix that are no settings: the path of the file, and what `tests/run` sets.
+pub const NO_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
+
+const fn text(path: &'static str, default: Option<&'static str>) -> Key {
+    Key { path, default, kind: Kind::Text }
+}
+
+const fn value(path: &'static str, default: &'static str) -> Key {
+    Key { path, default: Some(default), kind: Kind::Value }
+}
+
+/// All of them.
+pub const KEYS: &[Key] = &[
+    text("http.listen", Some("127.0.0.1:8080")),
+    text("database.url", Some("sqlite://handover.db")),
+    text("broker.url", Some("database:")),
+    text("auth.jwt-secret", None),
+    text("gateway.secret", None),
+    value("order.timeout.pending-minutes", "15"),
+    value("order.timeout.sweep-interval", "30s"),
+    value("order.timeout.sweep-batch", "200"),
+    value("outbox.batch", "200"),
+    value("outbox.scan-interval", "5s"),
+    value("outbox.retry", r#"{policy = "schedule", delays = ["5s", "30s", "2m"]}"#),
+    text("outbox.on-failed", Some("continue")),
+    text("outbox.outage", Some("wait")),
+    value("outbox.lease", "5s"),
+    value("outbox.confirm-timeout", "10s"),
+    value("consumer.prefetch", "20"),
+    value("consumer.retry-threshold", "3"),
+    value("consumer.backoff", r#"{base = "200ms", cap = "5s"}"#),
+    value("consumer.attempt-timeout", "10s"),
+    value("consumer.lease", "15s"),
+    value("consumer.sweep-interval", "5s"),
+    value("consumer.lost-after", "60s"),
+    text("log.level", Some("info")),
+    text("log.format", Some("auto")),
+];
+
+/// The key of that path.
+pub fn key(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// Whether some key lies below that path.
+pub fn is_section(path: &str) -> bool {
+    KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The known name that looks most like this one; names are paths or variables, whichever `name_of` gives.
+pub fn nearest(unknown: &str, name_of: impl Fn(&Key) -> String) -> String {
+    let last = |name: &str| name.rsplit(['.', '_']).next().unwrap_or_default().to_owned();
+    let likeness = |known: &str| {
+        let whole = strsim::normalized_damerau_levenshtein(known, unknown);
+        // A key without its section still finds its way home.
+        whole.max(0.9 * strsim::normalized_damerau_levenshtein(&last(known), &last(unknown)))
+    };
+    KEYS.iter().map(name_of).max_by(|one, two| likeness(one).total_cmp(&likeness(two))).unwrap_or_default()
+}

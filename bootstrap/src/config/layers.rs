@@ -1,0 +1,118 @@
+//! Built-in defaults < file < environment variables < flags, key by key.
+//!
+//! **Invariant:** the later layer replaces a key whole, inline tables too: a policy is never mixed from two places.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use figment::providers::{Format, Toml};
+use figment::value::{Dict, Value};
+
+use super::error::{ConfigError, Origin};
+use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest};
+
+/// The file that is read when it is there and no other is named.
+pub const DEFAULT_FILE: &str = "handover.toml";
+
+/// What the outside gives.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// `--config`: this file and no other, and it must be there.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub variables: Vec<(String, String)>,
+    /// Flags with the keys they set.
+    pub flags: Vec<(&'static str, &'static str, String)>,
+}
+
+impl Sources {
+    /// Those of this process.
+    pub fn of_process(file: Option<PathBuf>) -> Sources {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+            .collect();
+        Sources { file, variables, flags: Vec::new() }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The value.
+    pub value: Value,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// What holds for each key.
+pub type Settings = BTreeMap<&'static str, Setting>;
+
+/// Lays the layers over one another.
+pub fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::new();
+    for key in KEYS {
+        if let Some(default) = key.default {
+            settings.insert(key.path, Setting { value: read(key, default), origin: Origin::Default });
+        }
+    }
+    match &sources.file {
+        Some(path) => add_file(path, &mut settings)?,
+        None if Path::new(DEFAULT_FILE).exists() => add_file(Path::new(DEFAULT_FILE), &mut settings)?,
+        None => {}
+    }
+    for (name, text) in &sources.variables {
+        add_variable(name, text, &mut settings)?;
+    }
+    for (flag, path, text) in &sources.flags {
+        if let Some(key) = key(path) {
+            settings.insert(key.path, Setting { value: read(key, text), origin: Origin::Flag(flag) });
+        }
+    }
+    Ok(settings)
+}
+
+fn read(key: &Key, text: &str) -> Value {
+    match key.kind {
+        Kind::Text => Value::from(text),
+        // Cannot fail: what is nothing else is text.
+        Kind::Value => text.parse().unwrap_or_else(|never| match never {}),
+    }
+}
+
+fn add_file(path: &Path, settings: &mut Settings) -> Result<(), ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
+    let content: Dict = Toml::from_str(&text)
+        .map_err(|cause| ConfigError::Syntax { path: path.to_owned(), cause: cause.to_string() })?;
+    add_section("", content, &Origin::File(path.to_owned()), settings)
+}
+
+fn add_section(section: &str, content: Dict, origin: &Origin, settings: &mut Settings) -> Result<(), ConfigError> {
+    for (name, value) in content {
+        let path = if section.is_empty() { name } else { format!("{section}.{name}") };
+        if let Some(key) = key(&path) {
+            settings.insert(key.path, Setting { value, origin: origin.clone() });
+        } else if !is_section(&path) {
+            let nearest = nearest(&path, |key| key.path.to_owned());
+            return Err(ConfigError::UnknownKey { key: path, origin: origin.clone(), nearest });
+        } else if let Some(inner) = value.into_dict() {
+            add_section(&path, inner, origin, settings)?;
+        } else {
+            return Err(ConfigError::NotASection { key: path, origin: origin.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn add_variable(name: &str, text: &str, settings: &mut Settings) -> Result<(), ConfigError> {
+    if !name.starts_with(PREFIX) || NO_SETTINGS.contains(&name) {
+        return Ok(());
+    }
+    let origin = Origin::Variable(name.to_owned());
+    let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
+        let nearest = nearest(name, Key::variable);
+        return Err(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
+    };
+    settings.insert(key.path, Setting { value: read(key, text), origin });
+    Ok(())
+}

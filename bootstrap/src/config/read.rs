@@ -1,0 +1,140 @@
+//! From a setting to a checked value: one function per kind of value, one message per way of being wrong.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use figment::value::Value;
+use serde::de::DeserializeOwned;
+
+use super::error::{ConfigError, Origin};
+use super::layers::{Setting, Settings};
+
+/// Reads settings.
+pub struct Reader<'a>(pub &'a Settings);
+
+/// A setting being read: it knows its key, so that every complaint names it.
+#[derive(Clone)]
+pub struct Item<'a> {
+    /// The key.
+    pub key: &'static str,
+    /// Its value and origin.
+    pub setting: &'a Setting,
+}
+
+impl<'a> Reader<'a> {
+    /// The setting, if it has a value.
+    pub fn find(&self, key: &'static str) -> Option<Item<'a>> {
+        self.0.get(key).map(|setting| Item { key, setting })
+    }
+
+    /// The setting, which has a default.
+    pub fn item(&self, key: &'static str) -> Result<Item<'a>, ConfigError> {
+        self.find(key).ok_or_else(|| ConfigError::Refused {
+            key,
+            origin: Origin::Default,
+            found: "not set".to_owned(),
+            why: "it has no default".to_owned(),
+            remedy: format!("set {key}"),
+        })
+    }
+
+    /// Text.
+    pub fn text(&self, key: &'static str) -> Result<String, ConfigError> {
+        self.item(key)?.text()
+    }
+
+    /// A whole number within limits.
+    pub fn count<T>(&self, key: &'static str, limits: RangeInclusive<T>, why: &str) -> Result<T, ConfigError>
+    where
+        T: DeserializeOwned + PartialOrd + Display,
+    {
+        let item = self.item(key)?;
+        let remedy = format!("set a whole number from {} to {}", limits.start(), limits.end());
+        let number: T = item.value("no whole number in its range", &remedy)?;
+        if limits.contains(&number) { Ok(number) } else { Err(item.refused(why, &remedy)) }
+    }
+
+    /// A duration within limits.
+    pub fn duration(
+        &self,
+        key: &'static str,
+        limits: RangeInclusive<Duration>,
+        why: &str,
+    ) -> Result<Duration, ConfigError> {
+        let item = self.item(key)?;
+        let duration = item.duration_of(&item.setting.value)?;
+        if limits.contains(&duration) {
+            return Ok(duration);
+        }
+        let [least, most] = [limits.start(), limits.end()].map(|limit| humantime::format_duration(*limit));
+        Err(item.refused(why, &format!("set a duration from \"{least}\" to \"{most}\"")))
+    }
+
+    /// One of a few words.
+    pub fn one_of<T: Copy>(&self, key: &'static str, words: &[(&str, T)]) -> Result<T, ConfigError> {
+        let (item, text) = (self.item(key)?, self.text(key)?);
+        let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
+        words
+            .iter()
+            .find(|(word, _)| *word == text)
+            .map(|(_, value)| *value)
+            .ok_or_else(|| item.refused("nothing is called that here", &format!("set {}", known())))
+    }
+}
+
+impl Item<'_> {
+    /// A complaint about the value.
+    pub fn refused(&self, why: &str, remedy: &str) -> ConfigError {
+        self.refused_as(&show(&self.setting.value), why, remedy)
+    }
+
+    /// A complaint that shows the value in other words, or not at all.
+    pub fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
+        ConfigError::Refused {
+            key: self.key,
+            origin: self.setting.origin.clone(),
+            found: found.to_owned(),
+            why: why.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+
+    /// The value as text.
+    pub fn text(&self) -> Result<String, ConfigError> {
+        let text = self.setting.value.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.refused_as("no text", "this key holds text", "put it in quotes"))
+    }
+
+    /// The value as whatever it should be.
+    pub fn value<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
+        self.setting.value.deserialize().map_err(|_| self.refused(why, remedy))
+    }
+
+    /// A duration inside this setting's value.
+    pub fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
+        let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
+        duration.ok_or_else(|| {
+            self.refused_as(&show(value), "it is no duration", "write a number and its unit: \"200ms\", \"5s\", \"2m\"")
+        })
+    }
+}
+
+/// A value as a person would write it.
+fn show(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => format!("\"{text}\""),
+        Value::Char(_, letter) => format!("\"{letter}\""),
+        Value::Bool(_, yes) => yes.to_string(),
+        Value::Num(_, number) => {
+            number.to_i128().map(|whole| whole.to_string()).or_else(|| number.to_u128().map(|n| n.to_string()))
+                .or_else(|| number.to_f64().map(|fraction| fraction.to_string())).unwrap_or_default()
+        }
+        Value::Empty(..) => "empty".to_owned(),
+        Value::Dict(_, entries) => {
+            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key} = {}", show(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Array(_, items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+    }
+}
