@@ -1,8 +1,10 @@
 //! Ports, use cases, the outbox relay and the exactly-once consumers. Knows the domain, and nothing of the world.
 
 mod app;
+pub mod consumers;
 mod context;
 mod ids;
+pub mod jobs;
 pub mod ports;
 pub mod relay;
 pub mod runtime;

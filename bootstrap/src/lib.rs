@@ -1,1 +1,3 @@
-//! The composition root and the binary handover: configuration, wiring, telemetry, command line.
+//! The composition root: configuration, wiring, telemetry, command line.
+
+pub mod config;

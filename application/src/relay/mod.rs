@@ -43,6 +43,7 @@ impl Relay {
     /// Publishes until the process stops; then gives its partitions back. An outage only makes it wait.
     pub async fn run(mut self) {
         let stopping = self.app.tx.tasks.stopping().clone();
+        info!(relay = %self.ownership.id(), "[OutboxRelay] started");
         while !stopping.is_cancelled() {
             match self.step().await {
                 Ok(Step::Worked) => self.pause = FIRST_PAUSE,
@@ -117,9 +118,4 @@ enum Step {
     Worked,
     Idle(Duration),
     BrokerAway,
-}
-
-/// Says that a relay has begun; the id is in every lease it takes.
-pub(crate) fn announce(id: &RelayId) {
-    info!(relay = %id, "[OutboxRelay] started");
 }

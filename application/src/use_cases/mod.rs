@@ -2,6 +2,7 @@
 //! write, append, commit. Adding one: a file here, a line below, a route in the HTTP adapter.
 
 mod cancel_order;
+pub mod close_overdue_order;
 mod complete_order;
 mod list_product;
 mod place_order;
@@ -13,6 +14,7 @@ mod start_payment;
 pub(crate) mod transition;
 
 pub use cancel_order::cancel_order;
+pub use close_overdue_order::Closed;
 pub use complete_order::complete_order;
 pub use list_product::{ListProduct, list_product};
 pub use place_order::{PlaceOrder, place_order};

@@ -1,0 +1,39 @@
+//! Chance from a seed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use handover_application::ports::Chance;
+
+/// SplitMix64: the same seed gives the same numbers in the same order of calls.
+#[derive(Debug)]
+pub struct SeededChance(AtomicU64);
+
+/// The odd constant by which SplitMix64 steps: 2^64 divided by the golden ratio.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl SeededChance {
+    /// The numbers of this seed, from the first.
+    pub fn new(seed: u64) -> SeededChance {
+        SeededChance(AtomicU64::new(seed))
+    }
+}
+
+impl Chance for SeededChance {
+    fn next(&self) -> u64 {
+        let state = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_reference_implementation() {
+        let chance = SeededChance::new(1_234_567);
+        assert_eq!([chance.next(), chance.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    }
+}

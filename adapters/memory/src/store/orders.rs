@@ -1,0 +1,135 @@
+//! Orders.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::{Changed, OrderQueries, OrderRepo, OrderSide, StoreError};
+use handover_domain::{Order, OrderId, OrderStatus, TenantId, UserId};
+
+use super::locks::Lock;
+use super::tables::{Row, below};
+use super::unit::MemoryUnit;
+use super::{conflict, limited};
+
+type ByUser = BTreeMap<(TenantId, UserId), BTreeSet<OrderId>>;
+
+#[derive(Default)]
+pub(super) struct OrderIndex {
+    bought: ByUser,
+    sold: ByUser,
+    pending: BTreeSet<(DateTime<Utc>, OrderId)>,
+}
+
+impl Row for Order {
+    type Key = OrderId;
+    type Index = OrderIndex;
+
+    fn key(&self) -> OrderId {
+        self.id
+    }
+
+    fn enter(&self, index: &mut OrderIndex) {
+        index.bought.entry((self.tenant, self.buyer)).or_default().insert(self.id);
+        index.sold.entry((self.tenant, self.seller)).or_default().insert(self.id);
+        if self.status == OrderStatus::Pending {
+            index.pending.insert((self.create_time, self.id));
+        }
+    }
+
+    fn leave(&self, index: &mut OrderIndex) {
+        for (users, user) in [(&mut index.bought, self.buyer), (&mut index.sold, self.seller)] {
+            if let Some(orders) = users.get_mut(&(self.tenant, user)) {
+                orders.remove(&self.id);
+            }
+        }
+        index.pending.remove(&(self.create_time, self.id));
+    }
+}
+
+#[async_trait]
+impl OrderQueries for MemoryUnit {
+    async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
+        self.read(|statement| statement.orders().get(&id).filter(|order| order.tenant == tenant).cloned()).await
+    }
+
+    async fn order_of_party(
+        &mut self,
+        tenant: TenantId,
+        id: OrderId,
+        user: UserId,
+    ) -> Result<Option<Order>, StoreError> {
+        let order = self.order_by_id(tenant, id).await?;
+        Ok(order.filter(|order| order.buyer == user || order.seller == user))
+    }
+
+    async fn orders_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        status: Option<OrderStatus>,
+        before: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        self.read(|statement| {
+            let orders = statement.orders();
+            let page = orders.select(|table| {
+                let users = match side {
+                    OrderSide::Buyer => &table.index.bought,
+                    OrderSide::Seller => &table.index.sold,
+                };
+                let ids = users.get(&(tenant, user)).into_iter().flat_map(move |ids| below(ids, before));
+                ids.filter_map(|id| Some((Reverse(*id), table.get(id)?)))
+            });
+            page.filter(|order| status.is_none_or(|status| order.status == status))
+                .take(limited(limit))
+                .cloned()
+                .collect()
+        })
+        .await
+    }
+
+    async fn orders_overdue(
+        &mut self,
+        created_by: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
+        self.read(|statement| {
+            let orders = statement.orders();
+            let oldest_first = orders.select(|table| {
+                let pending = table.index.pending.iter().take_while(move |(created, _)| *created <= created_by);
+                pending.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+            });
+            oldest_first.take(limited(limit)).map(|order| (order.tenant, order.id)).collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl OrderRepo for MemoryUnit {
+    async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError> {
+        self.write(vec![Lock::Order(order.id)], |statement| {
+            if statement.orders().get(&order.id).is_some() {
+                return Err(conflict(format!("orders.id {}", order.id)));
+            }
+            statement.own.orders.put(order.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
+        self.write(vec![Lock::Order(after.id)], |statement| {
+            let before = statement.orders().get(&after.id).map(|before| (before.tenant, before.version));
+            if before != Some((after.tenant, after.version - 1)) {
+                return Ok(Changed::None);
+            }
+            statement.own.orders.put(after.clone());
+            Ok(Changed::One)
+        })
+        .await
+    }
+}

@@ -1,0 +1,109 @@
+//! What one statement sees and changes.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::{Clock, ListingChange, NewShipmentTask, OutboxRow, PartitionLease};
+use handover_domain::{Order, Partition, Payment, Product};
+
+use super::State;
+use super::consume::{ConsumptionRow, SubscriptionRow};
+use super::dead_letters::DeadLetterRow;
+use super::effects::{ListingRow, Numbered};
+use super::leases::{IdBlockRow, RelayRow};
+use super::tables::{Merged, Overlay, Table};
+use crate::clock::moved;
+
+macro_rules! tables {
+    ($($name:ident: $row:ty),+ $(,)?) => {
+        /// Every table, as committed.
+        #[derive(Default)]
+        pub(super) struct Tables {
+            $(pub(super) $name: Table<$row>),+
+        }
+
+        /// Everything that a unit has changed.
+        #[derive(Default)]
+        pub(super) struct Changes {
+            $(pub(super) $name: Overlay<$row>),+
+        }
+
+        impl Changes {
+            pub(super) fn apply(self, tables: &mut Tables) {
+                $(self.$name.apply(&mut tables.$name);)+
+            }
+        }
+
+        impl Statement<'_> {
+            $(pub(super) fn $name(&self) -> Merged<'_, $row> {
+                Merged::new(&self.committed.$name, &self.own.$name)
+            })+
+        }
+    };
+}
+
+tables! {
+    products: Product,
+    orders: Order,
+    payments: Payment,
+    outbox: OutboxRow,
+    consumptions: ConsumptionRow,
+    subscriptions: SubscriptionRow,
+    dead_letters: DeadLetterRow,
+    listing_changes: Numbered<ListingChange>,
+    listings: ListingRow,
+    shipments: Numbered<NewShipmentTask>,
+    relays: RelayRow,
+    partitions: PartitionLease,
+    id_blocks: IdBlockRow,
+}
+
+impl Tables {
+    /// An empty database: no rows but those of the partitions.
+    pub(super) fn with_partitions() -> Tables {
+        let mut tables = Tables::default();
+        for partition in Partition::all() {
+            tables.partitions.put(PartitionLease { partition, owner: None, epoch: 0, lease_until: None });
+        }
+        tables
+    }
+}
+
+/// The last row id of each table that numbers its rows. What a unit took and did not commit is never used.
+#[derive(Default)]
+pub(super) struct Sequences {
+    pub(super) outbox: i64,
+    pub(super) consumptions: i64,
+    pub(super) dead_letters: i64,
+    pub(super) effects: i64,
+}
+
+/// The next id of a sequence.
+pub(super) fn next(sequence: &mut i64) -> i64 {
+    *sequence += 1;
+    *sequence
+}
+
+/// One statement of one unit: the latest committed rows, and the unit's own on top.
+pub(super) struct Statement<'s> {
+    committed: &'s Tables,
+    pub(super) own: &'s mut Changes,
+    pub(super) sequences: &'s mut Sequences,
+    clock: &'s dyn Clock,
+    database_offset: TimeDelta,
+}
+
+impl<'s> Statement<'s> {
+    pub(super) fn new(state: &'s mut State, own: &'s mut Changes, clock: &'s dyn Clock) -> Statement<'s> {
+        Statement {
+            committed: &state.tables,
+            own,
+            sequences: &mut state.sequences,
+            clock,
+            database_offset: state.database_offset,
+        }
+    }
+
+    /// The database's own now.
+    pub(super) fn database_now(&self) -> DateTime<Utc> {
+        moved(self.clock.now(), self.database_offset)
+    }
+}

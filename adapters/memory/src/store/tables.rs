@@ -1,0 +1,162 @@
+//! Tables with their indexes, and what a unit has changed on top of them.
+//!
+//! **Invariant:** an index is written by [`Table::put`] and [`Table::remove`] alone, so it cannot drift from its rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+use std::ops::Bound;
+
+/// A row of a table: its primary key, and how it stands in the table's secondary indexes.
+pub(super) trait Row: Clone {
+    /// The primary key.
+    type Key: Ord + Clone;
+    /// The secondary indexes of its table.
+    type Index: Default;
+
+    fn key(&self) -> Self::Key;
+
+    fn enter(&self, _index: &mut Self::Index) {}
+
+    fn leave(&self, _index: &mut Self::Index) {}
+}
+
+/// Rows by primary key, and their indexes.
+pub(super) struct Table<R: Row> {
+    rows: BTreeMap<R::Key, R>,
+    /// For reading; see the module's invariant.
+    pub(super) index: R::Index,
+}
+
+impl<R: Row> Default for Table<R> {
+    fn default() -> Self {
+        Table { rows: BTreeMap::new(), index: R::Index::default() }
+    }
+}
+
+impl<R: Row> Table<R> {
+    pub(super) fn get(&self, key: &R::Key) -> Option<&R> {
+        self.rows.get(key)
+    }
+
+    pub(super) fn rows(&self) -> &BTreeMap<R::Key, R> {
+        &self.rows
+    }
+
+    pub(super) fn put(&mut self, row: R) {
+        let key = row.key();
+        if let Some(old) = self.rows.get(&key) {
+            old.leave(&mut self.index);
+        }
+        row.enter(&mut self.index);
+        self.rows.insert(key, row);
+    }
+
+    pub(super) fn remove(&mut self, key: &R::Key) {
+        if let Some(old) = self.rows.remove(key) {
+            old.leave(&mut self.index);
+        }
+    }
+}
+
+/// What a unit has written to a table and not committed.
+pub(super) struct Overlay<R: Row> {
+    written: Table<R>,
+    removed: BTreeSet<R::Key>,
+}
+
+impl<R: Row> Default for Overlay<R> {
+    fn default() -> Self {
+        Overlay { written: Table::default(), removed: BTreeSet::new() }
+    }
+}
+
+impl<R: Row> Overlay<R> {
+    pub(super) fn put(&mut self, row: R) {
+        self.removed.remove(&row.key());
+        self.written.put(row);
+    }
+
+    pub(super) fn remove(&mut self, key: &R::Key) {
+        self.written.remove(key);
+        self.removed.insert(key.clone());
+    }
+
+    pub(super) fn apply(self, table: &mut Table<R>) {
+        for key in &self.removed {
+            table.remove(key);
+        }
+        for row in self.written.rows.into_values() {
+            table.put(row);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.written.rows.is_empty() && self.removed.is_empty()
+    }
+
+    fn hides(&self, key: &R::Key) -> bool {
+        self.written.rows.contains_key(key) || self.removed.contains(key)
+    }
+}
+
+/// A table as a statement sees it: the latest committed rows under the unit's own.
+pub(super) struct Merged<'a, R: Row> {
+    committed: &'a Table<R>,
+    own: &'a Overlay<R>,
+}
+
+impl<'a, R: Row> Merged<'a, R> {
+    pub(super) fn new(committed: &'a Table<R>, own: &'a Overlay<R>) -> Self {
+        Merged { committed, own }
+    }
+
+    pub(super) fn get(&self, key: &R::Key) -> Option<&'a R> {
+        if let Some(row) = self.own.written.get(key) {
+            return Some(row);
+        }
+        self.committed.get(key).filter(|_| !self.own.removed.contains(key))
+    }
+
+    /// Rows that `pick` finds by an index, in its order: it yields pairs of sort key and row, ascending.
+    ///
+    /// Each committed row that the unit has changed is left out, so that it is found as the unit left it or not at all.
+    pub(super) fn select<T: Ord, I: Iterator<Item = (T, &'a R)>>(
+        &self,
+        pick: impl Fn(&'a Table<R>) -> I,
+    ) -> impl Iterator<Item = &'a R> {
+        let own = self.own;
+        let untouched = own.is_empty();
+        let committed = pick(self.committed).filter(move |(_, row)| untouched || !own.hides(&row.key()));
+        InOrder { left: committed.peekable(), right: pick(&own.written).peekable() }
+    }
+
+    /// As [`Merged::select`], for all rows in the order of their keys.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a R> {
+        self.select(|table| table.rows.iter())
+    }
+}
+
+/// The members of a set below a bound, greatest first: what a page shows.
+pub(super) fn below<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl Iterator<Item = &T> {
+    set.range((Bound::Unbounded, before.map_or(Bound::Unbounded, Bound::Excluded))).rev()
+}
+
+/// Two ascending iterators as one.
+struct InOrder<A: Iterator, B: Iterator> {
+    left: Peekable<A>,
+    right: Peekable<B>,
+}
+
+impl<T: Ord, R, A: Iterator<Item = (T, R)>, B: Iterator<Item = (T, R)>> Iterator for InOrder<A, B> {
+    type Item = R;
+
+    fn next(&mut self) -> Option<R> {
+        let left_first = match (self.left.peek(), self.right.peek()) {
+            (Some(left), Some(right)) => left.0 <= right.0,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        let next = if left_first { self.left.next() } else { self.right.next() };
+        next.map(|(_, row)| row)
+    }
+}

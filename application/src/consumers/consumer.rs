@@ -1,0 +1,283 @@
+//! The loop of one consumer: take deliveries, apply them in groups, settle the rest in lanes, one per aggregate.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use handover_domain::{AggregateRef, Envelope, EventId, TenantId};
+use tokio_util::task::TaskTracker;
+use tracing::{error, warn};
+
+use super::alone::{AloneEnd, CountFirst};
+use super::inbox::{Identity, Inbox, claimed_aggregate, identify};
+use super::{Subscriber, sweep};
+use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
+use crate::settings::ConsumerSettings;
+use crate::{App, with_tx};
+
+/// The first pause after a failure of store or broker.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest.
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// One consumer of one process.
+pub struct Consumer {
+    app: App,
+    subscriber: Subscriber,
+    settings: Arc<ConsumerSettings>,
+}
+
+/// Deliveries of aggregates that are being settled one by one.
+type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<Delivery>>>>;
+
+impl Consumer {
+    /// A consumer on its queue.
+    pub fn new(app: App, subscriber: Subscriber, settings: Arc<ConsumerSettings>) -> Consumer {
+        Consumer { app, subscriber, settings }
+    }
+
+    /// Consumes until the process stops, then settles what it has begun and returns the rest to the queue.
+    pub async fn run(self) {
+        let Some(inbox) = self.inbox().await else { return };
+        let sweeper = self.app.tx.tasks.spawn(sweep::run(inbox.clone()));
+        let stopping = self.app.tx.tasks.stopping().clone();
+        let mut pause = FIRST_PAUSE;
+        while !stopping.is_cancelled() {
+            match self.app.broker.subscribe(self.subscriber.queue, self.settings.prefetch).await {
+                Ok(subscription) => {
+                    pause = FIRST_PAUSE;
+                    let subscription: Arc<dyn Subscription> = Arc::from(subscription);
+                    let error = Worker::new(inbox.clone(), Arc::clone(&subscription)).run().await;
+                    if let Some(error) = error {
+                        warn!(%error, queue = self.subscriber.queue, "[{}] the subscription ended", inbox.name());
+                    }
+                    // What is unsettled returns to the queue also when this fails: the subscription is dropped.
+                    let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
+                }
+                Err(error) => {
+                    warn!(%error, queue = self.subscriber.queue, "[{}] cannot subscribe", inbox.name());
+                }
+            }
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = self.app.tx.clock.sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+        let _ = sweeper.await;
+    }
+
+    /// Reads since when this consumer takes events; waits out an outage of the store.
+    async fn inbox(&self) -> Option<Inbox> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match subscribe(&self.app, self.subscriber.handler.name()).await {
+                Ok(since) => return Some(Inbox::new(&self.app, &self.subscriber, &self.settings, since)),
+                Err(error) => warn!(%error, "[{}] cannot begin", self.subscriber.handler.name()),
+            }
+            tokio::select! {
+                biased;
+                () = self.app.tx.tasks.stopping().cancelled() => return None,
+                () = self.app.tx.clock.sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+}
+
+/// Subscribes a consumer by name, once for all time; tells since when.
+pub(crate) async fn subscribe(app: &App, consumer: &'static str) -> Result<DateTime<Utc>, StoreError> {
+    let now = app.now();
+    let subscription = with_tx(&app.tx, move |unit, _| {
+        Box::pin(async move { unit.subscribe_consumer(consumer, now).await })
+    })
+    .await?;
+    Ok(subscription.since)
+}
+
+/// One subscription's worth of work.
+#[derive(Clone)]
+struct Worker {
+    inbox: Inbox,
+    subscription: Arc<dyn Subscription>,
+    lanes: Lanes,
+    tasks: TaskTracker,
+}
+
+impl Worker {
+    fn new(inbox: Inbox, subscription: Arc<dyn Subscription>) -> Worker {
+        Worker { inbox, subscription, lanes: Lanes::default(), tasks: TaskTracker::new() }
+    }
+
+    /// Until the process stops or the subscription ends; what was begun is settled first.
+    async fn run(self) -> Option<BrokerError> {
+        let stopping = self.inbox.app.tx.tasks.stopping().clone();
+        let end = loop {
+            let deliveries = tokio::select! {
+                biased;
+                () = stopping.cancelled() => break None,
+                next = self.subscription.next() => match next {
+                    Ok(deliveries) => deliveries,
+                    Err(error) => break Some(error),
+                },
+            };
+            let fresh = self.join_lanes(deliveries);
+            let group = self.inbox.apply_group(fresh).await;
+            self.settle(&group.done, Settle::Ack).await;
+            self.open_lanes(group.alone);
+        };
+        self.tasks.close();
+        self.tasks.wait().await;
+        end
+    }
+
+    /// Hands deliveries of an aggregate that has a lane to that lane; returns the others.
+    fn join_lanes(&self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = Vec::with_capacity(deliveries.len());
+        for delivery in deliveries {
+            match lanes.get_mut(&lane_of(&delivery)) {
+                Some(lane) => lane.push_back(delivery),
+                None => fresh.push(delivery),
+            }
+        }
+        fresh
+    }
+
+    /// Opens a lane for each aggregate and lets it run beside the others.
+    fn open_lanes(&self, deliveries: Vec<Delivery>) {
+        for delivery in deliveries {
+            let key = lane_of(&delivery);
+            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(lane) = lanes.get_mut(&key) {
+                lane.push_back(delivery);
+                continue;
+            }
+            lanes.insert(key.clone(), VecDeque::from([delivery]));
+            drop(lanes);
+            let worker = self.clone();
+            let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
+            drop(self.inbox.app.tx.tasks.spawn(lane));
+        }
+    }
+
+    async fn drain_lane(self, key: AggregateRef) {
+        let stopping = self.inbox.app.tx.tasks.stopping();
+        loop {
+            let next = {
+                let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                let next = lanes.get_mut(&key).and_then(VecDeque::pop_front);
+                if next.is_none() {
+                    lanes.remove(&key);
+                }
+                next
+            };
+            let Some(delivery) = next else { return };
+            if stopping.is_cancelled() {
+                // Not begun: closing the subscription returns it.
+                continue;
+            }
+            self.settle_one(delivery).await;
+        }
+    }
+
+    /// Settles one delivery. An outage of the store is waited out with the delivery in hand: nobody's attempt.
+    async fn settle_one(&self, delivery: Delivery) {
+        let stopping = self.inbox.app.tx.tasks.stopping().clone();
+        let count = if delivery.redelivered { CountFirst::Yes } else { CountFirst::No };
+        let mut pause = FIRST_PAUSE;
+        while !stopping.is_cancelled() {
+            let until = match self.look(&delivery, count).await {
+                Ok(AloneEnd::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
+                Ok(AloneEnd::Dead) => return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await,
+                Ok(AloneEnd::Failed(due)) => {
+                    // The lane goes on: what comes behind is recorded as WAITING.
+                    return self.requeue_at(delivery.tag, due);
+                }
+                Ok(AloneEnd::Busy(until)) => self.until(until),
+                Err(error) => {
+                    warn!(%error, queue = self.inbox.queue, "[{}] the store failed; consumption pauses",
+                        self.inbox.name());
+                    pause = (pause * 2).min(LAST_PAUSE);
+                    pause
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = self.inbox.app.tx.clock.sleep(until) => {}
+            }
+        }
+    }
+
+    async fn look(&self, delivery: &Delivery, count: CountFirst) -> Result<AloneEnd, StoreError> {
+        let identity = identify(self.inbox.app.view().await?.as_mut(), &delivery.message).await?;
+        match identity {
+            Identity::Genuine(row) => self.inbox.apply_alone(&row.event_id, count).await,
+            Identity::Foreign(why) => {
+                error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue,
+                    traceId = delivery.message.correlation_id.as_deref(), consumer = self.inbox.name(), error = %why,
+                    "[{}] [ALERT] a message is no event of ours", self.inbox.name());
+                Ok(AloneEnd::Dead)
+            }
+        }
+    }
+
+    /// Waits the backoff beside the lane, then returns the delivery to the queue (000 §9.2); at once when stopping.
+    fn requeue_at(&self, tag: DeliveryTag, due: DateTime<Utc>) {
+        let worker = self.clone();
+        let wait = self.until(due);
+        let task = self.tasks.track_future(async move {
+            tokio::select! {
+                biased;
+                () = worker.inbox.app.tx.tasks.stopping().cancelled() => {}
+                () = worker.inbox.app.tx.clock.sleep(wait) => {}
+            }
+            worker.settle(&[tag], Settle::Nack(Requeue::Yes)).await;
+        });
+        drop(self.inbox.app.tx.tasks.spawn(task));
+    }
+
+    /// A settlement that does not reach the broker is no loss: the message comes again and is a duplicate.
+    async fn settle(&self, tags: &[DeliveryTag], how: Settle) {
+        if tags.is_empty() {
+            return;
+        }
+        let result = match how {
+            Settle::Ack => self.subscription.ack(tags).await,
+            Settle::Nack(requeue) => self.subscription.nack(tags, requeue).await,
+        };
+        if let Err(error) = result {
+            warn!(%error, queue = self.inbox.queue, "[{}] {} deliveries were not settled", self.inbox.name(), tags.len());
+        }
+    }
+
+    fn until(&self, moment: DateTime<Utc>) -> Duration {
+        (moment - self.inbox.app.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Settle {
+    Ack,
+    Nack(Requeue),
+}
+
+/// The aggregate a delivery says it is about; one that says nothing has a lane of its own.
+fn lane_of(delivery: &Delivery) -> AggregateRef {
+    match Envelope::parse(&delivery.message.body) {
+        Ok(envelope) => claimed_aggregate(&envelope, &delivery.message),
+        Err(_) => AggregateRef {
+            tenant: TenantId::DEFAULT,
+            kind: String::new(),
+            id: i64::try_from(delivery.tag.0).unwrap_or(i64::MAX),
+        },
+    }
+}
+
+/// Runs one event without a delivery, as the sweep does.
+pub(super) async fn run_undelivered(inbox: &Inbox, event: &EventId) -> Result<AloneEnd, StoreError> {
+    inbox.apply_alone(event, CountFirst::Yes).await
+}

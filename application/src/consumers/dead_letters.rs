@@ -1,0 +1,146 @@
+//! The dead-letter drainer: moves each dead letter into the table and marks it DEAD for its consumer, in one transaction.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_domain::{ConsumeStatus, TenantId};
+use tracing::{error, warn};
+
+use super::Subscriber;
+use super::inbox::{Identity, Inbox, InboxError, hash, identify};
+use crate::ports::{
+    DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, Subscription, Unapplied, UnitOfWork,
+};
+use crate::settings::ConsumerSettings;
+use crate::topology::DEAD_LETTER_QUEUE;
+use crate::{App, texts, with_tx};
+
+/// Dead letters taken at a time.
+const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Drains the dead-letter queue.
+pub struct DeadLetterDrainer {
+    app: App,
+    inboxes: Vec<Inbox>,
+}
+
+impl DeadLetterDrainer {
+    /// A drainer that knows these consumers by their queues.
+    pub fn new(app: App, subscribers: &[Subscriber], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
+        let inboxes = subscribers.iter().map(|s| Inbox::new(&app, s, settings, app.now())).collect();
+        DeadLetterDrainer { app, inboxes }
+    }
+
+    /// Drains until the process stops.
+    pub async fn run(self) {
+        let this = Arc::new(self);
+        let stopping = this.app.tx.tasks.stopping().clone();
+        while !stopping.is_cancelled() {
+            match this.app.broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await {
+                Ok(subscription) => {
+                    this.drain(subscription.as_ref()).await;
+                    let _ = tokio::time::timeout(PAUSE, subscription.close()).await;
+                }
+                Err(error) => warn!(%error, "[DeadLetters] cannot subscribe"),
+            }
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = this.app.tx.clock.sleep(PAUSE) => {}
+            }
+        }
+    }
+
+    /// Until the subscription ends or the store fails; what is not acked comes again.
+    async fn drain(self: &Arc<Self>, subscription: &dyn Subscription) {
+        loop {
+            let deliveries = tokio::select! {
+                biased;
+                () = self.app.tx.tasks.stopping().cancelled() => return,
+                next = subscription.next() => match next {
+                    Ok(deliveries) => Arc::new(deliveries),
+                    Err(error) => return warn!(%error, "[DeadLetters] the subscription ended"),
+                },
+            };
+            let (this, letters) = (Arc::clone(self), Arc::clone(&deliveries));
+            let parked = with_tx(&self.app.tx, move |unit, _| {
+                let (this, letters) = (Arc::clone(&this), Arc::clone(&letters));
+                Box::pin(async move {
+                    for delivery in letters.iter() {
+                        this.park(unit, delivery).await?;
+                    }
+                    Ok::<(), InboxError>(())
+                })
+            })
+            .await;
+            if let Err(error) = parked {
+                return warn!(%error, "[DeadLetters] the store failed; {} dead letters stay queued", deliveries.len());
+            }
+            let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
+            if let Err(error) = subscription.ack(&tags).await {
+                return warn!(%error, "[DeadLetters] {} dead letters were not acked; they come again", tags.len());
+            }
+        }
+    }
+
+    async fn park(&self, unit: &mut dyn UnitOfWork, delivery: &Delivery) -> Result<(), InboxError> {
+        let queue = delivery.died_in.clone().unwrap_or_else(|| DEAD_LETTER_QUEUE.to_owned());
+        let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
+        let now = self.app.now();
+        let message = &delivery.message;
+        let reason = match (identify(unit, message).await?, inbox) {
+            (Identity::Genuine(event), Some(inbox)) => {
+                let record = unit.consumption(inbox.name(), &event.event_id).await?;
+                let reason = record
+                    .as_ref()
+                    .and_then(|record| record.error_message.clone())
+                    .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
+                match record.as_ref().map(|record| record.status) {
+                    // Applied all the same, by the sweep or another delivery: there is nothing to decide.
+                    Some(ConsumeStatus::Success) => return Ok(()),
+                    Some(ConsumeStatus::Dead) => {}
+                    Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed)
+                    | None => {
+                        let attempts = record.as_ref().map_or(0, |record| record.attempts);
+                        let step = Unapplied { event: (*event).clone(), record };
+                        let mut dead = inbox.record(&step, ConsumeStatus::Dead, attempts, now);
+                        dead.error_message = Some(reason.clone());
+                        unit.record(&[dead]).await?;
+                    }
+                }
+                let letter = inbox.dead_letter(&event, &reason, now);
+                return Ok(unit.park(&[letter]).await?);
+            }
+            (Identity::Genuine(_), None) => {
+                format!("{}: no consumer works on {queue}", texts::CONSUME_FAILED)
+            }
+            (Identity::Foreign(why), _) => why,
+        };
+        error!(
+            eventId = message.message_id.as_deref(),
+            traceId = message.correlation_id.as_deref(),
+            queue,
+            reason,
+            "[DeadLetters] [ALERT] a message that is no event of ours is parked"
+        );
+        let letter = DeadLetter {
+            queue,
+            // Not under its message id: an event of ours may rightly have that.
+            key: hash(&message.body),
+            tenant: message
+                .headers
+                .get("tenantId")
+                .and_then(|id| id.parse().ok())
+                .unwrap_or(TenantId::DEFAULT),
+            event_type: message.kind.clone(),
+            trace_id: message.correlation_id.clone(),
+            body: message.body.clone(),
+            reason,
+            died_at: now,
+            status: DeadLetterStatus::Open,
+        };
+        Ok(unit.park(&[letter]).await?)
+    }
+}

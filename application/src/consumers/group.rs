@@ -1,0 +1,138 @@
+//! A group of deliveries in one commit: the fast way. On any trouble the group is rolled back and each goes alone;
+//! attempts are counted only there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
+use tracing::{debug, info};
+
+use super::gate::{Verdict, plan};
+use super::inbox::{Inbox, InboxError, carries, claimed_aggregate};
+use crate::ports::{Delivery, DeliveryTag, Unapplied};
+use crate::with_tx;
+
+/// What became of a group.
+#[derive(Debug, Default)]
+pub(super) struct GroupEnd {
+    /// Done: to be acked.
+    pub(super) done: Vec<DeliveryTag>,
+    /// To be looked at one by one.
+    pub(super) alone: Vec<Delivery>,
+}
+
+impl Inbox {
+    /// Applies what can be applied of these deliveries in one unit of work.
+    pub(super) async fn apply_group(&self, deliveries: Vec<Delivery>) -> GroupEnd {
+        let mut end = GroupEnd::default();
+        let mut group: Vec<(Delivery, Envelope)> = Vec::new();
+        for delivery in deliveries {
+            match Envelope::parse(&delivery.message.body) {
+                Ok(envelope) if !delivery.redelivered => group.push((delivery, envelope)),
+                // A redelivered one may be what killed a process: its attempt is counted before it runs.
+                Ok(_) | Err(_) => end.alone.push(delivery),
+            }
+        }
+        if group.is_empty() {
+            return end;
+        }
+        let wanted = Arc::new(Wanted::of(&group));
+        let (inbox, job) = (self.clone(), Arc::clone(&wanted));
+        let settled = with_tx(&self.app.tx, move |unit, _| {
+            let (inbox, job) = (inbox.clone(), Arc::clone(&job));
+            Box::pin(async move { inbox.settle_group(unit, &job).await })
+        })
+        .await;
+        match settled {
+            Ok(settled) => {
+                for (delivery, envelope) in group {
+                    if settled.contains(&envelope.event_id) {
+                        info!(eventId = %envelope.event_id, eventType = %envelope.event_type,
+                            traceId = %envelope.trace_id, aggregateId = envelope.aggregate_id, queue = self.queue,
+                            consumer = self.name(), "[{}] Message consumed successfully", self.name());
+                        end.done.push(delivery.tag);
+                    } else {
+                        end.alone.push(delivery);
+                    }
+                }
+            }
+            Err(error) => {
+                debug!(%error, consumer = self.name(), "a group is taken apart");
+                end.alone.extend(group.into_iter().map(|(delivery, _)| delivery));
+            }
+        }
+        end
+    }
+
+    /// One unit: what is unsettled, the gate, the handler, the log. Returns the events that are settled or wait.
+    async fn settle_group(
+        &self,
+        unit: &mut dyn crate::ports::UnitOfWork,
+        wanted: &Wanted,
+    ) -> Result<BTreeSet<EventId>, InboxError> {
+        let unapplied = self.unapplied(unit, &wanted.aggregates).await?;
+        let targets: BTreeSet<EventId> = unapplied
+            .iter()
+            .filter(|u| {
+                wanted.envelopes.get(&u.event.event_id).is_some_and(|envelope| carries(envelope, &u.event))
+            })
+            .map(|u| u.event.event_id.clone())
+            .collect();
+        let now = self.app.now();
+        let (mut apply, mut wait) = (Vec::new(), Vec::new());
+        for aggregate in by_aggregate(&unapplied) {
+            for step in plan(aggregate, &targets, None, now) {
+                match step.verdict {
+                    Verdict::Apply => apply.push(step.event),
+                    Verdict::Wait => wait.push(step.event),
+                    Verdict::Busy(_) => {}
+                }
+            }
+        }
+        let suspect = |step: &&Unapplied| {
+            step.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Processing)
+        };
+        if apply.iter().any(suspect) {
+            // An attempt that never ended: it may be what kills a process, so it is counted first, alone.
+            return Err(InboxError::Moved);
+        }
+        if !apply.is_empty() {
+            self.apply(unit, &apply).await?;
+        }
+        let waiting: Vec<_> = wait
+            .iter()
+            .filter(|step| step.record.is_none())
+            .map(|step| self.record(step, ConsumeStatus::Waiting, 0, now))
+            .collect();
+        if !waiting.is_empty() {
+            unit.record(&waiting).await?;
+        }
+        let settled = apply.iter().chain(&wait).map(|step| step.event.event_id.clone());
+        Ok(settled.filter(|id| targets.contains(id)).collect())
+    }
+}
+
+/// What a group asks for.
+struct Wanted {
+    envelopes: BTreeMap<EventId, Envelope>,
+    aggregates: Vec<AggregateRef>,
+}
+
+impl Wanted {
+    fn of(group: &[(Delivery, Envelope)]) -> Wanted {
+        let aggregates: BTreeSet<AggregateRef> =
+            group.iter().map(|(delivery, envelope)| claimed_aggregate(envelope, &delivery.message)).collect();
+        Wanted {
+            envelopes: group
+                .iter()
+                .map(|(_, envelope)| (envelope.event_id.clone(), envelope.clone()))
+                .collect(),
+            aggregates: aggregates.into_iter().collect(),
+        }
+    }
+}
+
+/// Splits a list that is sorted by aggregate.
+fn by_aggregate(unapplied: &[Unapplied]) -> impl Iterator<Item = &[Unapplied]> {
+    unapplied.chunk_by(|left, right| left.event.aggregate == right.event.aggregate)
+}

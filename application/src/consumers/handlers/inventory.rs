@@ -1,0 +1,70 @@
+//! inventory: the listing of each seller, as the events leave it (000 §11).
+
+use async_trait::async_trait;
+use handover_domain::{EventBody, EventType, OrderFacts, ProductId};
+
+use crate::App;
+use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::ports::{ListingChange, ListingChangeKind, UnitOfWork};
+
+/// Keeps the listing projection.
+///
+/// Late events: a release frees the product only while its own order has it there, so an old one cannot undo a newer
+/// order's hold.
+pub struct Inventory {
+    app: App,
+}
+
+impl Inventory {
+    /// On this application's clock.
+    pub fn new(app: App) -> Inventory {
+        Inventory { app }
+    }
+
+    fn change(&self, event: &Event) -> Result<ListingChange, HandlerError> {
+        let (order, product, kind): (&OrderFacts, ProductId, ListingChangeKind) = match &event.body {
+            EventBody::OrderCreated(body) => (&body.order, body.product, ListingChangeKind::Occupied),
+            EventBody::OrderCancelled(body) => (&body.order, body.product, ListingChangeKind::Released),
+            EventBody::OrderRefunded(body) => (&body.order, body.product, ListingChangeKind::Released),
+            EventBody::OrderPaid(_)
+            | EventBody::OrderStatusChanged(_)
+            | EventBody::OrderTimeout(_)
+            | EventBody::PaymentSucceeded(_)
+            | EventBody::PaymentFailed(_)
+            | EventBody::RefundSucceeded(_)
+            | EventBody::RefundFailed(_)
+            | EventBody::InvoiceGenerated(_) => return Err(untaken(event)),
+        };
+        Ok(ListingChange {
+            tenant: event.row.aggregate.tenant,
+            seller: order.seller_id,
+            product,
+            order: order.order_id,
+            aggregate_seq: event.row.aggregate_seq,
+            kind,
+            event_id: event.row.event_id.clone(),
+            at: self.app.now(),
+        })
+    }
+}
+
+#[async_trait]
+impl Handler for Inventory {
+    fn name(&self) -> &'static str {
+        "inventory"
+    }
+
+    fn takes(&self) -> &'static [EventType] {
+        &[EventType::OrderCreated, EventType::OrderCancelled, EventType::OrderRefunded]
+    }
+
+    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let changes = events.iter().map(|event| self.change(event)).collect::<Result<Vec<_>, _>>()?;
+        unit.change_listings(&changes).await?;
+        let done = |change: &ListingChange| match change.kind {
+            ListingChangeKind::Occupied => Applied::result("occupied"),
+            ListingChangeKind::Released => Applied::result("released"),
+        };
+        Ok(changes.iter().map(done).collect())
+    }
+}

@@ -1,0 +1,244 @@
+//! What a consumer knows, and the units of work it runs: read what is unsettled, apply, record.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId, TenantId};
+use sha2::{Digest, Sha256};
+
+use super::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::ports::{
+    ConsumeQueries, Consumption, DeadLetter, DeadLetterStatus, Expected, Message, OutboxQueries, OutboxRow,
+    StoreError, Unapplied, UnitOfWork,
+};
+use crate::relay::envelope_of;
+use crate::settings::ConsumerSettings;
+use crate::{App, UnitError, texts};
+
+/// One consumer's side of the database.
+#[derive(Clone)]
+pub(super) struct Inbox {
+    pub(super) app: App,
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) queue: &'static str,
+    pub(super) settings: Arc<ConsumerSettings>,
+    /// Events created earlier are history.
+    pub(super) since: DateTime<Utc>,
+}
+
+/// Why a unit of a consumer ended without a commit.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InboxError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The handler refused.
+    #[error(transparent)]
+    Handler(HandlerError),
+    /// What was read outside the unit no longer holds inside it: look again.
+    #[error("the log has changed meanwhile")]
+    Moved,
+}
+
+impl UnitError for InboxError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            InboxError::Store(error) | InboxError::Handler(HandlerError::Store(error)) => Some(error),
+            InboxError::Handler(HandlerError::Recoverable(_) | HandlerError::Unrecoverable(_))
+            | InboxError::Moved => None,
+        }
+    }
+}
+
+/// What a message turns out to be when it is held against the outbox.
+#[derive(Debug)]
+pub(super) enum Identity {
+    /// It carries this event.
+    Genuine(Box<OutboxRow>),
+    /// It carries no event of ours, and why not.
+    Foreign(String),
+}
+
+impl Inbox {
+    pub(super) fn new(
+        app: &App,
+        subscriber: &Subscriber,
+        settings: &Arc<ConsumerSettings>,
+        since: DateTime<Utc>,
+    ) -> Inbox {
+        Inbox {
+            app: app.clone(),
+            handler: Arc::clone(&subscriber.handler),
+            queue: subscriber.queue,
+            settings: Arc::clone(settings),
+            since,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.handler.name()
+    }
+
+    /// The unsettled events of these aggregates, with the targets that are older than the subscription.
+    pub(super) async fn unapplied<V: ConsumeQueries + ?Sized>(
+        &self,
+        view: &mut V,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        view.unapplied(self.name(), self.handler.takes(), self.since, aggregates).await
+    }
+
+    /// Runs the handler on these events, in order, and records them as applied.
+    pub(super) async fn apply(
+        &self,
+        unit: &mut dyn UnitOfWork,
+        steps: &[&Unapplied],
+    ) -> Result<(), InboxError> {
+        let begun = self.app.now();
+        let events = steps.iter().map(|step| typed(&step.event)).collect::<Result<Vec<_>, _>>();
+        let events = events.map_err(InboxError::Handler)?;
+        let limit = self.settings.attempt_timeout;
+        let applied = tokio::time::timeout(limit, self.handler.apply(unit, &events))
+            .await
+            .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("not done within {limit:?}"))))
+            .map_err(InboxError::Handler)?;
+        if applied.len() != events.len() {
+            let why = format!("the handler answered for {} of {} events", applied.len(), events.len());
+            return Err(InboxError::Handler(HandlerError::Recoverable(why)));
+        }
+        let now = self.app.now();
+        let cost_ms = (now - begun).num_milliseconds();
+        let records: Vec<Consumption> = steps
+            .iter()
+            .zip(applied)
+            .map(|(step, Applied { result, idempotency_key })| {
+                let attempts = match step.record.as_ref() {
+                    // A counted attempt that runs is this one.
+                    Some(record) if record.status == ConsumeStatus::Processing => record.attempts,
+                    Some(record) => record.attempts.saturating_add(1),
+                    None => 1,
+                };
+                let record = self.record(step, ConsumeStatus::Success, attempts, now);
+                Consumption { cost_ms, consume_result: result, idempotency_key, ..record }
+            })
+            .collect();
+        unit.record(&records).await?;
+        Ok(())
+    }
+
+    /// A consume-log row that follows the one that was read.
+    pub(super) fn record(
+        &self,
+        step: &Unapplied,
+        status: ConsumeStatus,
+        attempts: u32,
+        now: DateTime<Utc>,
+    ) -> Consumption {
+        Consumption {
+            consumer: self.name().to_owned(),
+            event_id: step.event.event_id.clone(),
+            event_type: step.event.event_type.clone(),
+            aggregate: step.event.aggregate.clone(),
+            aggregate_seq: step.event.aggregate_seq,
+            expected: step
+                .record
+                .as_ref()
+                .map_or(Expected::Absent, |record| Expected::At(record.status, record.attempts)),
+            status,
+            attempts,
+            next_retry_time: None,
+            lease_until: None,
+            error_message: step.record.as_ref().and_then(|record| record.error_message.clone()),
+            idempotency_key: None,
+            consume_result: None,
+            payload_hash: hash(&step.event.payload),
+            trace_id: step.event.trace_id().to_owned(),
+            cost_ms: 0,
+            consume_time: now,
+        }
+    }
+
+    /// The dead letter of an event of ours.
+    pub(super) fn dead_letter(&self, row: &OutboxRow, reason: &str, now: DateTime<Utc>) -> DeadLetter {
+        DeadLetter {
+            queue: self.queue.to_owned(),
+            key: row.event_id.as_str().to_owned(),
+            tenant: row.aggregate.tenant,
+            event_type: Some(row.event_type.clone()),
+            trace_id: Some(row.trace_id().to_owned()),
+            body: envelope_of(row).map_or_else(|_| row.payload.clone(), |envelope| envelope.to_json()),
+            reason: reason.to_owned(),
+            died_at: now,
+            status: DeadLetterStatus::Open,
+        }
+    }
+
+    /// A target as the gate wants it: the row, and its place in the log.
+    pub(super) async fn target<V: OutboxQueries + ConsumeQueries + ?Sized>(
+        &self,
+        view: &mut V,
+        id: &EventId,
+    ) -> Result<Option<Unapplied>, StoreError> {
+        let Some(event) = view.outbox_by_event(std::slice::from_ref(id)).await?.pop() else {
+            return Ok(None);
+        };
+        let record = view.consumption(self.name(), id).await?;
+        Ok(Some(Unapplied { event, record }))
+    }
+}
+
+/// Holds a message against the outbox: the row is the event, the message only says that it is time.
+pub(super) async fn identify<V: OutboxQueries + ?Sized>(
+    view: &mut V,
+    message: &Message,
+) -> Result<Identity, StoreError> {
+    let envelope = match Envelope::parse(&message.body) {
+        Ok(envelope) => envelope,
+        Err(error) => return Ok(Identity::Foreign(format!("{}: {error}", texts::CONSUME_FAILED))),
+    };
+    let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
+        return Ok(Identity::Foreign(match envelope.body() {
+            Err(handover_domain::EnvelopeError::UnknownType { name }) => {
+                format!("{}: {name}", texts::UNSUPPORTED_TYPE)
+            }
+            _ => format!("{}: there is no outbox row of event {}", texts::CONSUME_FAILED, envelope.event_id),
+        }));
+    };
+    if carries(&envelope, &row) {
+        Ok(Identity::Genuine(Box::new(row)))
+    } else {
+        let id = &envelope.event_id;
+        Ok(Identity::Foreign(format!(
+            "{}: the outbox row of event {id} has another payload",
+            texts::CONSUME_FAILED
+        )))
+    }
+}
+
+/// Whether an envelope says what the outbox row says.
+pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
+    envelope.event_id == row.event_id
+        && envelope.event_type == row.event_type
+        && envelope.aggregate_type == row.aggregate.kind
+        && envelope.aggregate_id == row.aggregate.id
+        && serde_json::from_str::<serde_json::Value>(&row.payload)
+            .is_ok_and(|payload| payload == envelope.payload)
+}
+
+/// The aggregate that a message says it is about; its outbox row has the last word.
+pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> AggregateRef {
+    let tenant =
+        message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
+    AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id }
+}
+
+/// The event with its typed payload; a row that is none is unrecoverable.
+fn typed(row: &OutboxRow) -> Result<Event, HandlerError> {
+    let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
+    let body = envelope.body().map_err(|error| HandlerError::Unrecoverable(error.to_string()))?;
+    Ok(Event { row: row.clone(), body })
+}
+
+/// SHA-256, hexadecimal.
+pub(super) fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,114 @@
+//! Consumers: apply each event exactly once, in the order of its aggregate, or park it where a person sees it.
+//!
+//! Adding one: a handler in `handlers/`, a line in [`standard`], its queue in `topology`.
+//!
+//! **Invariant:** the consume-log row and the handler's own writes are one transaction, committed before the ack.
+
+mod alone;
+mod consumer;
+mod dead_letters;
+mod gate;
+mod group;
+mod handlers;
+mod inbox;
+mod sweep;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_domain::{EventBody, EventType};
+
+use crate::App;
+use crate::ports::{OutboxRow, StoreError, UnitOfWork};
+use crate::topology::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+
+pub use consumer::Consumer;
+pub(crate) use consumer::subscribe;
+pub use dead_letters::DeadLetterDrainer;
+pub use handlers::{Fulfillment, Inventory, TimeoutCloser, Webhooks};
+
+/// An event as a handler gets it: the outbox row and its typed payload.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The row. The truth about the event.
+    pub row: OutboxRow,
+    /// The payload.
+    pub body: EventBody,
+}
+
+/// What a handler did with one event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// In a word, for the consume log.
+    pub result: Option<String>,
+    /// The key under which the effect is idempotent, if it has one.
+    pub idempotency_key: Option<String>,
+}
+
+impl Applied {
+    /// With this result.
+    pub fn result(text: impl Into<String>) -> Applied {
+        Applied { result: Some(text.into()), idempotency_key: None }
+    }
+}
+
+/// Why a handler did not apply an event.
+#[derive(Debug, thiserror::Error)]
+pub enum HandlerError {
+    /// Another attempt may succeed.
+    #[error("{0}")]
+    Recoverable(String),
+    /// No attempt ever will (000 §9.3).
+    #[error("{0}")]
+    Unrecoverable(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a consumer does. Runs inside the unit of work that also records the event as consumed.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// The consumer's name in the consume log and the logs.
+    fn name(&self) -> &'static str;
+
+    /// The types it takes; events of other types on its queue are unrecoverable.
+    fn takes(&self) -> &'static [EventType];
+
+    /// How long its events are on their way on purpose (a delay queue), before they can count as lost.
+    fn delay(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Applies the events in the order given and says for each what it did. All or nothing: after an error the unit is
+    /// rolled back. MUST NOT wait for anything but the unit.
+    ///
+    /// An event may come after later ones of its aggregate when it was replayed from FAILED or the dead letters; it must
+    /// then commute with them, or do nothing.
+    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError>;
+}
+
+/// A handler and the queue it works on.
+#[derive(Clone)]
+pub struct Subscriber {
+    /// The queue.
+    pub queue: &'static str,
+    /// The handler.
+    pub handler: Arc<dyn Handler>,
+}
+
+/// The consumers of the service, with their queues (spec §3 "Topology").
+pub fn standard(app: &App) -> Vec<Subscriber> {
+    vec![
+        Subscriber { queue: INVENTORY_QUEUE, handler: Arc::new(Inventory::new(app.clone())) },
+        Subscriber { queue: FULFILLMENT_QUEUE, handler: Arc::new(Fulfillment::new(app.clone())) },
+        Subscriber { queue: TIMEOUT_QUEUE, handler: Arc::new(TimeoutCloser::new(app.clone())) },
+        Subscriber { queue: WEBHOOK_QUEUE, handler: Arc::new(Webhooks) },
+    ]
+}
+
+/// An event that its handler does not take: a mistake of the wiring or a stray message.
+fn untaken(event: &Event) -> HandlerError {
+    HandlerError::Unrecoverable(format!("{}: {}", crate::texts::UNSUPPORTED_TYPE, event.row.event_type))
+}

@@ -1,0 +1,86 @@
+//! Finds what no delivery will bring back: events that wait, were left by a crash, or were lost by the broker.
+//! Runs them from their outbox rows, through the same gate.
+
+use chrono::TimeDelta;
+use tracing::{info, warn};
+
+use super::consumer::run_undelivered;
+use super::inbox::Inbox;
+use crate::ports::StoreError;
+use crate::with_tx;
+
+/// Events looked at in one go.
+const BATCH: u32 = 100;
+/// A queue that is not empty delays what is in it; only after this many times `lost_after` is it lost all the same.
+const PATIENCE: i32 = 10;
+
+/// Sweeps until the process stops.
+pub(super) async fn run(inbox: Inbox) {
+    let stopping = inbox.app.tx.tasks.stopping().clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => return,
+            () = inbox.app.tx.clock.sleep(inbox.settings.sweep_interval) => {}
+        }
+        if let Err(error) = sweep(&inbox).await {
+            warn!(%error, consumer = inbox.name(), "[{}] the sweep failed; it comes again", inbox.name());
+        }
+    }
+}
+
+async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
+    let now = inbox.app.now();
+    let idle_since = now - TimeDelta::from_std(inbox.settings.sweep_interval).unwrap_or_default();
+    let leftovers = inbox.app.view().await?.leftovers(inbox.name(), idle_since, now, BATCH).await?;
+    for event in leftovers {
+        if inbox.app.tx.tasks.stopping().is_cancelled() {
+            return Ok(());
+        }
+        info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue, "[{}] taking up a leftover", inbox.name());
+        run_undelivered(inbox, &event).await?;
+    }
+    find_lost(inbox).await
+}
+
+/// Applies events that the broker confirmed and never delivered, and moves the mark up to which none is missing.
+async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
+    let name = inbox.name();
+    let mut view = inbox.app.view().await?;
+    let Some(mark) = view.consumer_subscription(name).await? else { return Ok(()) };
+    let on_its_way = inbox.settings.lost_after + inbox.handler.delay();
+    let mut patience = TimeDelta::from_std(on_its_way).unwrap_or(TimeDelta::MAX);
+    if queued(inbox).await {
+        patience = patience.checked_mul(PATIENCE).unwrap_or(TimeDelta::MAX);
+    }
+    let Some(until) = inbox.app.now().checked_sub_signed(patience) else { return Ok(()) };
+    if until <= mark.checked_until {
+        return Ok(());
+    }
+    let types = inbox.handler.takes();
+    let lost = view.unseen(name, types, mark.since, mark.checked_until, until, BATCH).await?;
+    drop(view);
+    for row in &lost {
+        if inbox.app.tx.tasks.stopping().is_cancelled() {
+            return Ok(());
+        }
+        warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue,
+            "[{name}] the broker lost a confirmed event; applying it from the outbox");
+        run_undelivered(inbox, &row.event_id).await?;
+    }
+    if lost.len() < BATCH as usize {
+        with_tx(&inbox.app.tx, move |unit, _| {
+            Box::pin(async move { unit.set_checked_until(name, until).await })
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Whether the queue still holds messages; a broker that does not answer may hold any.
+async fn queued(inbox: &Inbox) -> bool {
+    match inbox.app.broker.queues().await {
+        Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue && queue.ready > 0),
+        Err(_) => true,
+    }
+}

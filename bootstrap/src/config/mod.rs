@@ -1,0 +1,235 @@
+//! The configuration: built-in defaults < `handover.toml` < `HANDOVER_*` variables < flags, checked as a whole before
+//! anything starts.
+//!
+//! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored.
+
+mod error;
+pub mod keys;
+mod layers;
+mod read;
+mod retry;
+#[cfg(test)]
+mod tests;
+mod urls;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use handover_application::ports::OnFailed;
+use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
+
+pub use error::{ConfigError, Origin};
+pub use layers::{DEFAULT_FILE, Sources};
+use read::Reader;
+pub use urls::BrokerChoice;
+
+/// A secret that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps it.
+    pub fn new(secret: impl Into<String>) -> Secret {
+        Secret(secret.into())
+    }
+
+    /// The secret itself, for who signs or verifies with it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(...)")
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON lines elsewhere.
+    Auto,
+    /// JSON lines.
+    Json,
+    /// Text.
+    Text,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `log.level`: a level, or directives such as `info,handover_application=debug`.
+    pub level: String,
+    /// `log.format`.
+    pub format: LogFormat,
+}
+
+/// Everything that can be configured, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `http.listen`.
+    pub listen: SocketAddr,
+    /// The file behind `database.url`.
+    pub database: PathBuf,
+    /// `broker.url`.
+    pub broker: BrokerChoice,
+    /// `auth.jwt-secret`, if set.
+    pub jwt_secret: Option<Secret>,
+    /// `gateway.secret`, if set.
+    pub gateway_secret: Option<Secret>,
+    /// The rules of the use cases.
+    pub rules: Rules,
+    /// The loops' settings.
+    pub settings: Settings,
+    /// `log.*`.
+    pub log: LogConfig,
+}
+
+impl Config {
+    /// Reads and checks.
+    pub fn load(sources: &Sources) -> Result<Config, ConfigError> {
+        let settings = layers::merge(sources)?;
+        let reader = Reader(&settings);
+        let relay = relay(&reader)?;
+        Ok(Config {
+            listen: listen(&reader)?,
+            database: urls::database(&reader)?,
+            broker: urls::broker(&reader)?,
+            jwt_secret: jwt_secret(&reader)?,
+            gateway_secret: gateway_secret(&reader)?,
+            rules: Rules {
+                pending_timeout: pending_timeout(&reader)?,
+                max_retry_count: relay.retry.attempts(),
+            },
+            settings: Settings { relay, consumer: consumer(&reader)?, timeout: timeout(&reader)? },
+            log: log(&reader)?,
+        })
+    }
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The greatest window and sweep.
+const MAX_BATCH: u32 = 10_000;
+/// An order cannot wait longer for its payment: 30 days.
+const MAX_PENDING_MINUTES: f64 = 43_200.0;
+/// The fewest bytes of an HS256 secret: as many as the hash has (RFC 7518 §3.2).
+const MIN_JWT_SECRET: usize = 32;
+
+fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
+    let item = reader.item("http.listen")?;
+    item.text()?.parse().map_err(|_| {
+        item.refused("it is no address and port", "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free one")
+    })
+}
+
+fn jwt_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
+    let Some(item) = reader.find("auth.jwt-secret") else { return Ok(None) };
+    let secret = item.text()?;
+    if secret.len() < MIN_JWT_SECRET {
+        let remedy = "set at least 32 random characters (openssl rand -hex 32), or leave it out: one is made";
+        return Err(item.refused_as("too short", "who guesses it signs in as anybody", remedy));
+    }
+    Ok(Some(Secret::new(secret)))
+}
+
+fn gateway_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
+    let Some(item) = reader.find("gateway.secret") else { return Ok(None) };
+    let secret = item.text()?;
+    let key = secret.strip_prefix("whsec_").unwrap_or_default();
+    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    // 24 bytes are 32 characters of base64, 64 are 88 (Standard Webhooks, "Signature scheme").
+    if !(32..=88).contains(&key.len()) || key.len() % 4 != 0 || !key.bytes().all(base64) {
+        let remedy = "set whsec_ followed by 24 to 64 random bytes in base64 \
+                      (echo whsec_$(openssl rand -base64 32)), or leave it out: one is made";
+        return Err(item.refused_as("no signing secret", "payments are believed on its word alone", remedy));
+    }
+    Ok(Some(Secret::new(secret)))
+}
+
+fn pending_timeout(reader: &Reader<'_>) -> Result<Duration, ConfigError> {
+    let item = reader.item("order.timeout.pending-minutes")?;
+    let remedy = "set minutes from 0.00002 (a millisecond) to 43200 (30 days); 0.05 is 3 s";
+    let minutes: f64 = item.value("it is no number", remedy)?;
+    if !(minutes > 0.0 && minutes <= MAX_PENDING_MINUTES) {
+        let why = "without time to pay every order would be cancelled, and a message that never expires frees no product";
+        return Err(item.refused(why, remedy));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and below 2^32 by now")]
+    let timeout = Duration::from_millis((minutes * 60_000.0).round() as u64);
+    if timeout < MILLISECOND { Err(item.refused("it is less than a millisecond", remedy)) } else { Ok(timeout) }
+}
+
+fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
+    let interval_why = "the sweep finds what a lost message left: never, or without pause, is no sweep";
+    let batch = reader.count("order.timeout.sweep-batch", 1..=MAX_BATCH, "a sweep of none closes nothing")?;
+    Ok(TimeoutSettings {
+        sweep_interval: reader.duration("order.timeout.sweep-interval", MILLISECOND * 10..=HOUR, interval_why)?,
+        sweep_batch: NonZeroU32::new(batch).unwrap_or(NonZeroU32::MIN),
+    })
+}
+
+fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
+    let batch = reader.count("outbox.batch", 1..=MAX_BATCH, "a window of no rows publishes nothing")?;
+    let scan_why = "it is the longest that an event waits when nobody rings";
+    let lease_why = "a lease is renewed at a third: shorter ones are lost to a pause, longer ones outlive a crash";
+    let lease = reader.duration("outbox.lease", SECOND..=MINUTE, lease_why)?;
+    let confirm_why = "a broker that never confirms must be given up, a slow one must not";
+    Ok(RelaySettings {
+        batch: NonZeroU32::new(batch).unwrap_or(NonZeroU32::MIN),
+        scan_interval: reader.duration("outbox.scan-interval", MILLISECOND * 10..=MINUTE, scan_why)?,
+        retry: retry::outbox(reader)?,
+        on_failed: reader
+            .one_of("outbox.on-failed", &[("continue", OnFailed::Continue), ("hold", OnFailed::Hold)])?,
+        on_outage: reader.one_of("outbox.outage", &[("wait", OnOutage::Wait), ("count", OnOutage::Count)])?,
+        lease_ms: u32::try_from(lease.as_millis()).unwrap_or(u32::MAX),
+        confirm_timeout: reader.duration("outbox.confirm-timeout", MILLISECOND * 100..=MINUTE * 10, confirm_why)?,
+        ..RelaySettings::default()
+    })
+}
+
+fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
+    let prefetch = reader.count("consumer.prefetch", 1..=u16::MAX, "0 is no limit to AMQP, and nothing to a reader")?;
+    let attempt_why = "a handler that hangs must be given up, a slow one must not";
+    let attempt_timeout = reader.duration("consumer.attempt-timeout", MILLISECOND * 10..=MINUTE * 10, attempt_why)?;
+    let lease_why = "it is how long a crashed attempt keeps others away";
+    let lease = reader.duration("consumer.lease", MILLISECOND * 10..=HOUR, lease_why)?;
+    if lease <= attempt_timeout {
+        let why = "another worker would begin while the first attempt still runs";
+        return Err(reader.item("consumer.lease")?.refused(
+            why,
+            &format!(
+                "set it above consumer.attempt-timeout, which is \"{}\"",
+                humantime::format_duration(attempt_timeout)
+            ),
+        ));
+    }
+    let sweep_why = "leftovers are found by it: never, or without pause, is no sweep";
+    let lost_why = "too short sends again what is only on its way, too long leaves a lost event lying";
+    Ok(ConsumerSettings {
+        prefetch: NonZeroU16::new(prefetch).unwrap_or(NonZeroU16::MIN),
+        retry: retry::consumer(reader)?,
+        attempt_timeout,
+        lease,
+        sweep_interval: reader.duration("consumer.sweep-interval", MILLISECOND * 10..=HOUR, sweep_why)?,
+        lost_after: reader.duration("consumer.lost-after", SECOND..=HOUR, lost_why)?,
+    })
+}
+
+fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
+    let item = reader.item("log.level")?;
+    let level = item.text()?;
+    let remedy = "write error, warn, info, debug or trace, or for one part info,handover_application=debug";
+    if level.is_empty() || tracing_subscriber::EnvFilter::builder().parse(&level).is_err() {
+        return Err(item.refused("it is no level and no list of directives", remedy));
+    }
+    let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
+    Ok(LogConfig { level, format: reader.one_of("log.format", &formats)? })
+}

@@ -1,0 +1,122 @@
+//! Retry policies: `{policy = "schedule", delays = [..]}`, `{policy = "exponential", base, cap, max-attempts, jitter}`,
+//! and a consumer's `{base, cap}`.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use figment::value::{Dict, Value};
+use handover_domain::{Jitter, RetryPolicy, RetryPolicyError};
+
+use super::error::ConfigError;
+use super::read::{Item, Reader};
+
+const SCHEDULE: &str = r#"{policy = "schedule", delays = ["5s", "30s", "2m"]}"#;
+const EXPONENTIAL: &str =
+    r#"{policy = "exponential", base = "5s", cap = "1h", max-attempts = 5, jitter = 0.2}"#;
+const BACKOFF: &str = r#"{base = "200ms", cap = "5s"}"#;
+
+/// `outbox.retry`.
+pub fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
+    let item = reader.item("outbox.retry")?;
+    let either = format!("write {SCHEDULE} or {EXPONENTIAL}");
+    let fields = Fields::of(&item, &either)?;
+    let policy = match fields.text("policy")? {
+        "schedule" => {
+            fields.only(&["policy", "delays"])?;
+            let Value::Array(_, delays) = fields.get("delays")? else {
+                return Err(item.refused("delays is no list", &either));
+            };
+            if delays.is_empty() || delays.len() > 100 {
+                return Err(item.refused("a schedule has 1 to 100 delays", &either));
+            }
+            let delays = delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
+            RetryPolicy::Schedule { delays }
+        }
+        "exponential" => {
+            fields.only(&["policy", "base", "cap", "max-attempts", "jitter"])?;
+            let attempts = fields.get("max-attempts")?.deserialize().ok().filter(|n| (1..=100).contains(n));
+            RetryPolicy::Exponential {
+                base: item.duration_of(fields.get("base")?)?,
+                cap: fields.0.get("cap").map_or(Ok(RetryPolicy::LONGEST), |cap| item.duration_of(cap))?,
+                max_attempts: attempts
+                    .and_then(NonZeroU32::new)
+                    .ok_or_else(|| item.refused("max-attempts is no whole number from 1 to 100", &either))?,
+                jitter: fields.jitter()?,
+            }
+        }
+        other => return Err(item.refused(&format!("there is no policy called {other:?}"), &either)),
+    };
+    checked(&item, policy, &either)
+}
+
+/// `consumer.backoff` with `consumer.retry-threshold`.
+pub fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
+    let threshold = reader.count("consumer.retry-threshold", 0..=100, "a poison message would be tried for ever")?;
+    let item = reader.item("consumer.backoff")?;
+    let example = format!("write {BACKOFF}");
+    let fields = Fields::of(&item, &example)?;
+    fields.only(&["base", "cap"])?;
+    let [base, cap] = ["base", "cap"].map(|name| fields.get(name).and_then(|value| item.duration_of(value)));
+    checked(&item, RetryPolicy::consumer(base?, cap?, threshold), &example)
+}
+
+fn checked(item: &Item<'_>, policy: RetryPolicy, remedy: &str) -> Result<RetryPolicy, ConfigError> {
+    let policy = policy.checked().map_err(|error| {
+        let why = match error {
+            RetryPolicyError::ZeroDelay => "a delay of nothing would spin",
+            RetryPolicyError::Shrinking => "delays must not shrink: a failing broker would be pressed harder each time",
+            RetryPolicyError::CapBelowBase => "the cap is below the base, so the base would never be waited",
+            RetryPolicyError::Jitter => "jitter is a share from 0 to 1",
+        };
+        item.refused(why, remedy)
+    })?;
+    if longest(&policy) > RetryPolicy::LONGEST {
+        return Err(item.refused("no delay may be longer than an hour", remedy));
+    }
+    Ok(policy)
+}
+
+fn longest(policy: &RetryPolicy) -> Duration {
+    match policy {
+        RetryPolicy::Schedule { delays } => delays.iter().copied().max().unwrap_or_default(),
+        RetryPolicy::Exponential { cap, .. } => *cap,
+    }
+}
+
+/// The fields of an inline table.
+struct Fields<'a>(&'a Dict, &'a Item<'a>, &'a str);
+
+impl<'a> Fields<'a> {
+    fn of(item: &'a Item<'a>, remedy: &'a str) -> Result<Fields<'a>, ConfigError> {
+        let dict = item.setting.value.as_dict().ok_or_else(|| item.refused("it is no inline table", remedy))?;
+        Ok(Fields(dict, item, remedy))
+    }
+
+    fn get(&self, name: &str) -> Result<&'a Value, ConfigError> {
+        self.0.get(name).ok_or_else(|| self.1.refused(&format!("{name} is missing"), self.2))
+    }
+
+    fn text(&self, name: &str) -> Result<&'a str, ConfigError> {
+        self.get(name)?.as_str().ok_or_else(|| self.1.refused(&format!("{name} is no text"), self.2))
+    }
+
+    fn jitter(&self) -> Result<Jitter, ConfigError> {
+        let Some(value) = self.0.get("jitter") else { return Ok(Jitter::NONE) };
+        let share = value.deserialize::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100 after the filter")]
+        let percent = share.map(|share| (share * 100.0).round() as u8);
+        percent
+            .and_then(|percent| Jitter::percent(percent).ok())
+            .ok_or_else(|| self.1.refused("jitter is a share from 0 to 1", self.2))
+    }
+
+    fn only(&self, known: &[&str]) -> Result<(), ConfigError> {
+        match self.0.keys().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => {
+                let why = format!("{name} means nothing here; known are {}", known.join(", "));
+                Err(self.1.refused(&why, self.2))
+            }
+        }
+    }
+}

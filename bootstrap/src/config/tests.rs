@@ -1,0 +1,268 @@
+use std::time::Duration;
+
+use handover_application::ports::OnFailed;
+use handover_application::{ConsumerSettings, OnOutage, RelaySettings, TimeoutSettings};
+use handover_domain::{Jitter, RetryPolicy};
+
+use super::keys::KEYS;
+use super::{BrokerChoice, Config, ConfigError, LogFormat, Sources};
+
+fn variables(pairs: &[(&str, &str)]) -> Sources {
+    let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Sources { variables, ..Sources::default() }
+}
+
+fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::load(&variables(pairs))
+}
+
+fn file(content: &str) -> (tempfile::TempDir, Sources) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.toml");
+    std::fs::write(&path, content).unwrap();
+    (folder, Sources { file: Some(path), ..Sources::default() })
+}
+
+fn load_file(content: &str) -> Result<Config, ConfigError> {
+    let (_folder, sources) = file(content);
+    Config::load(&sources)
+}
+
+/// What, why and what to do, as one text.
+fn complaint(result: Result<Config, ConfigError>) -> String {
+    let error = result.expect_err("it is refused");
+    for part in [error.to_string(), error.why(), error.remedy()] {
+        assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
+    }
+    format!("{error} | {} | {}", error.why(), error.remedy())
+}
+
+#[test]
+fn the_defaults_are_those_of_the_application() {
+    let config = load(&[]).unwrap();
+    let debug = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    assert_eq!(debug(&config.settings.relay), debug(&RelaySettings::default()));
+    assert_eq!(debug(&config.settings.consumer), debug(&ConsumerSettings::default()));
+    assert_eq!(debug(&config.settings.timeout), debug(&TimeoutSettings::default()));
+    assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
+    assert_eq!(config.rules.max_retry_count, 4);
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.database.to_str(), Some("handover.db"));
+    assert_eq!(config.broker, BrokerChoice::Database);
+    assert_eq!(config.log.format, LogFormat::Auto);
+    assert!(config.jwt_secret.is_none() && config.gateway_secret.is_none());
+}
+
+#[test]
+fn every_default_can_be_written_as_a_variable() {
+    for key in KEYS {
+        if let Some(default) = key.default {
+            load(&[(key.variable().as_str(), default)]).unwrap_or_else(|error| panic!("{}: {error}", key.path));
+        }
+    }
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let (_folder, mut sources) = file("[http]\nlisten = \"127.0.0.1:1\"\n[outbox]\nbatch = 1\n");
+    let read = |sources: &Sources| {
+        let config = Config::load(sources).unwrap();
+        (config.listen.port(), config.settings.relay.batch.get())
+    };
+    assert_eq!(read(&sources), (1, 1));
+    sources.variables = vec![("HANDOVER_HTTP__LISTEN".to_owned(), "127.0.0.1:2".to_owned())];
+    assert_eq!(read(&sources), (2, 1));
+    sources.flags = vec![("--listen", "http.listen", "127.0.0.1:3".to_owned())];
+    assert_eq!(read(&sources), (3, 1));
+}
+
+#[test]
+fn a_later_layer_replaces_an_inline_table_whole() {
+    let (_folder, mut sources) =
+        file("[outbox]\nretry = { policy = \"schedule\", delays = [\"1s\"] }\n[consumer]\nprefetch = 3\n");
+    assert_eq!(
+        Config::load(&sources).unwrap().settings.relay.retry,
+        RetryPolicy::Schedule { delays: vec![Duration::from_secs(1)] }
+    );
+    sources.variables = vec![(
+        "HANDOVER_OUTBOX__RETRY".to_owned(),
+        r#"{policy = "exponential", base = "2s", cap = "10s", max-attempts = 5, jitter = 0.2}"#.to_owned(),
+    )];
+    let config = Config::load(&sources).unwrap();
+    let RetryPolicy::Exponential { base, cap, max_attempts, jitter } = config.settings.relay.retry else {
+        panic!("exponential was asked for");
+    };
+    assert_eq!((base.as_secs(), cap.as_secs(), max_attempts.get()), (2, 10, 5));
+    assert_eq!(jitter, Jitter::percent(20).unwrap());
+    assert_eq!(config.rules.max_retry_count, 5);
+    assert_eq!(config.settings.consumer.prefetch.get(), 3);
+}
+
+#[test]
+fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
+    let text = complaint(load_file("[outbox]\nbacth = 5\n"));
+    for part in ["unknown key outbox.bacth", "shop.toml", "did you mean outbox.batch?"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(complaint(load_file("[oubtox]\nbatch = 5\n")).contains("unknown key oubtox in"));
+    assert!(complaint(load_file("listen = \"127.0.0.1:1\"\n")).contains("did you mean http.listen?"));
+}
+
+#[test]
+fn an_unknown_variable_names_itself_and_the_nearest() {
+    let text = complaint(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
+    assert!(text.contains("environment variable HANDOVER_OUTBOX__SCAN_INTERVALL"), "{text}");
+    assert!(text.contains("did you mean HANDOVER_OUTBOX__SCAN_INTERVAL?"), "{text}");
+    assert!(complaint(load(&[("HANDOVER_LISTEN", "x")])).contains("did you mean HANDOVER_HTTP__LISTEN?"));
+}
+
+#[test]
+fn what_is_not_ours_and_no_setting_is_left_alone() {
+    load(&[("HOME", "x"), ("HANDOVER_CONFIG", "x"), ("HANDOVER_BIN", "x"), ("HANDOVER_LONG", "1")]).unwrap();
+}
+
+#[test]
+fn a_value_in_place_of_a_section_is_refused() {
+    assert!(complaint(load_file("order = 3\n")).contains("order in the file"));
+}
+
+#[test]
+fn a_named_file_must_be_there_and_be_toml() {
+    let missing = Sources { file: Some("/nowhere/shop.toml".into()), ..Sources::default() };
+    assert!(complaint(Config::load(&missing)).contains("/nowhere/shop.toml cannot be read"));
+    let error = load_file("[http\n").unwrap_err();
+    assert!(error.to_string().contains("is not valid TOML"), "{error}");
+}
+
+#[test]
+fn pending_minutes_may_be_fractions_to_the_millisecond() {
+    let timeout = |minutes: &str| {
+        load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes)]).map(|config| config.rules.pending_timeout)
+    };
+    for (minutes, millis) in [("0.05", 3_000), ("15", 900_000), ("0.333", 19_980), ("0.0001", 6), ("43200", 2_592_000_000)] {
+        assert_eq!(timeout(minutes).unwrap(), Duration::from_millis(millis), "{minutes}");
+    }
+    for minutes in ["0", "-1", "0.000001", "43201", "soon", "\"15\"", "NaN"] {
+        assert!(timeout(minutes).is_err(), "{minutes}");
+    }
+    let text = complaint(load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0")]));
+    assert!(text.contains("order.timeout.pending-minutes in the environment variable"), "{text}");
+}
+
+#[test]
+fn every_limit_is_checked_and_the_complaint_names_the_key() {
+    for (name, key, values) in [
+        ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),
+        ("HANDOVER_CONSUMER__PREFETCH", "consumer.prefetch", &["0", "65536", "-1"]),
+        ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "consumer.retry-threshold", &["-1", "101"]),
+        ("HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH", "order.timeout.sweep-batch", &["0", "10001"]),
+        ("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "order.timeout.sweep-interval", &["0s", "9ms", "61m", "5", "soon"]),
+        ("HANDOVER_OUTBOX__SCAN_INTERVAL", "outbox.scan-interval", &["0s", "9ms", "61s"]),
+        ("HANDOVER_OUTBOX__LEASE", "outbox.lease", &["0s", "999ms", "61s"]),
+        ("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "outbox.confirm-timeout", &["0s", "99ms", "11m"]),
+        ("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "consumer.attempt-timeout", &["0s", "11m"]),
+        ("HANDOVER_CONSUMER__LEASE", "consumer.lease", &["0s", "10s", "5s", "61m"]),
+        ("HANDOVER_CONSUMER__SWEEP_INTERVAL", "consumer.sweep-interval", &["0s", "61m"]),
+        ("HANDOVER_CONSUMER__LOST_AFTER", "consumer.lost-after", &["0s", "999ms", "61m"]),
+        ("HANDOVER_OUTBOX__ON_FAILED", "outbox.on-failed", &["stop", "Hold", ""]),
+        ("HANDOVER_OUTBOX__OUTAGE", "outbox.outage", &["ignore", ""]),
+        ("HANDOVER_LOG__FORMAT", "log.format", &["xml"]),
+        ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
+        ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
+        ("HANDOVER_GATEWAY__SECRET", "gateway.secret", &["...", "whsec_...", "whsec_c2hvcnQ=", "abc"]),
+        ("HANDOVER_AUTH__JWT_SECRET", "auth.jwt-secret", &["...", "", "31 characters are one too few.."]),
+    ] {
+        for value in values {
+            let text = complaint(load(&[(name, value)]));
+            let start = format!("{key} in the environment variable {name} is ");
+            assert!(text.starts_with(&start), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_consumer_lease_must_outlive_its_attempt() {
+    let text = complaint(load(&[("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s")]));
+    assert!(text.contains("consumer.lease in the built-in default is \"15s\""), "{text}");
+    assert!(text.contains("above consumer.attempt-timeout, which is \"20s\""), "{text}");
+    load(&[("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s"), ("HANDOVER_CONSUMER__LEASE", "21s")]).unwrap();
+}
+
+#[test]
+fn retry_policies_that_spin_shrink_or_mean_nothing_are_refused() {
+    for (value, why) in [
+        (r#"{policy = "schedule", delays = ["0s"]}"#, "spin"),
+        (r#"{policy = "schedule", delays = ["5s", "4s"]}"#, "shrink"),
+        (r#"{policy = "schedule", delays = []}"#, "1 to 100 delays"),
+        (r#"{policy = "schedule", delays = ["2h"]}"#, "an hour"),
+        (r#"{policy = "schedule", delays = [5]}"#, "no duration"),
+        (r#"{policy = "schedule"}"#, "delays is missing"),
+        (r#"{policy = "schedule", delays = ["5s"], base = "5s"}"#, "base means nothing here"),
+        (r#"{policy = "exponential", base = "0s", cap = "1s", max-attempts = 2}"#, "spin"),
+        (r#"{policy = "exponential", base = "5s", cap = "1s", max-attempts = 2}"#, "cap is below"),
+        (r#"{policy = "exponential", base = "5s", cap = "2h", max-attempts = 2}"#, "an hour"),
+        (r#"{policy = "exponential", base = "5s", max-attempts = 0}"#, "max-attempts"),
+        (r#"{policy = "exponential", base = "5s", max-attempts = 3, jitter = 1.1}"#, "from 0 to 1"),
+        (r#"{policy = "exponential", base = "5s"}"#, "max-attempts is missing"),
+        (r#"{policy = "linear"}"#, "no policy called"),
+        (r#"{delays = ["5s"]}"#, "policy is missing"),
+        ("5s", "no inline table"),
+    ] {
+        let text = complaint(load(&[("HANDOVER_OUTBOX__RETRY", value)]));
+        assert!(text.starts_with("outbox.retry in") && text.contains(why), "{value}: {text}");
+    }
+    for (value, why) in [
+        (r#"{base = "0s", cap = "5s"}"#, "spin"),
+        (r#"{base = "6s", cap = "5s"}"#, "cap is below"),
+        (r#"{base = "6s"}"#, "cap is missing"),
+        (r#"{base = "1s", cap = "2s", jitter = 1}"#, "jitter means nothing here"),
+    ] {
+        let text = complaint(load(&[("HANDOVER_CONSUMER__BACKOFF", value)]));
+        assert!(text.starts_with("consumer.backoff in") && text.contains(why), "{value}: {text}");
+    }
+}
+
+#[test]
+fn words_choose_what_happens_after_failures_and_outages() {
+    let config = load(&[("HANDOVER_OUTBOX__ON_FAILED", "hold"), ("HANDOVER_OUTBOX__OUTAGE", "count")]).unwrap();
+    assert_eq!(config.settings.relay.on_failed, OnFailed::Hold);
+    assert_eq!(config.settings.relay.on_outage, OnOutage::Count);
+}
+
+#[test]
+fn databases_and_brokers_of_later_versions_are_refused_without_their_passwords() {
+    for url in ["mysql://shop:hush@db/shop", "postgres://shop:hush@db/shop", "postgresql://shop:hush@db"] {
+        let text = complaint(load(&[("HANDOVER_DATABASE__URL", url)]));
+        assert!(text.contains("later version") && text.contains("sqlite://"), "{text}");
+        assert!(!text.contains("hush"), "{text}");
+    }
+    for url in ["amqp://shop:hush@mq/", "amqps://shop:hush@mq/"] {
+        let text = complaint(load(&[("HANDOVER_BROKER__URL", url)]));
+        assert!(text.contains("later version") && text.contains("database:"), "{text}");
+        assert!(!text.contains("hush"), "{text}");
+    }
+}
+
+#[test]
+fn a_database_is_a_file() {
+    let database = |url: &str| load(&[("HANDOVER_DATABASE__URL", url)]).map(|config| config.database);
+    assert_eq!(database("sqlite://shop.db").unwrap().to_str(), Some("shop.db"));
+    assert_eq!(database("sqlite:///srv/shop.db").unwrap().to_str(), Some("/srv/shop.db"));
+    for url in ["sqlite://", "sqlite::memory:", "sqlite:///srv/", "shop.db", "sqlite://a.db?mode=ro", ""] {
+        assert!(database(url).is_err(), "{url}");
+    }
+    assert_eq!(load(&[("HANDOVER_BROKER__URL", "memory:")]).unwrap().broker, BrokerChoice::Memory);
+    assert!(load(&[("HANDOVER_BROKER__URL", "kafka:")]).is_err());
+}
+
+#[test]
+fn a_secret_of_digits_stays_text_and_is_never_shown() {
+    let secret = "00000000000000000000000000000001";
+    let config = load(&[("HANDOVER_AUTH__JWT_SECRET", secret)]).unwrap();
+    assert_eq!(config.jwt_secret.as_ref().unwrap().reveal(), secret);
+    assert!(!format!("{config:?}").contains(secret));
+    assert!(!complaint(load(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])).contains("hush"));
+    assert!(!complaint(load(&[("HANDOVER_GATEWAY__SECRET", "hush")])).contains("hush"));
+    let signing = format!("whsec_{}", "ab".repeat(32));
+    load(&[("HANDOVER_GATEWAY__SECRET", &signing)]).unwrap();
+}

@@ -1,0 +1,93 @@
+//! The values that the rules are tried on: one product, one order in each status, and strategies for the rest.
+
+#![allow(dead_code, reason = "each test file uses its own share")]
+
+use std::fmt::Debug;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{
+    CancelReason, IdError, MAX_ID, Money, NewOrder, Order, OrderStatus, Product, ProductStatus, Shipment, Title,
+};
+use proptest::prelude::*;
+
+pub(crate) const BUYER: i64 = 10_001;
+pub(crate) const SELLER: i64 = 10_002;
+
+pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: i64) -> I {
+    I::try_from(value).expect("an id in range")
+}
+
+pub(crate) fn money(text: &str) -> Money {
+    text.parse().expect("an amount")
+}
+
+pub(crate) fn at(text: &str) -> DateTime<Utc> {
+    text.parse().expect("an RFC 3339 time")
+}
+
+/// When the order was placed.
+pub(crate) fn placed_at() -> DateTime<Utc> {
+    at("2026-02-04T10:30:00Z")
+}
+
+pub(crate) fn title(text: &str) -> Title {
+    text.to_owned().try_into().expect("a legal title")
+}
+
+pub(crate) fn shipment() -> Shipment {
+    Shipment::new("SF Express".into(), "SF1234567890".into()).expect("a legal shipment")
+}
+
+pub(crate) fn product(status: ProductStatus) -> Product {
+    Product {
+        id: id(70_001),
+        tenant: id(3),
+        seller: id(SELLER),
+        title: title("road bike"),
+        price: money("88.50"),
+        status,
+        version: 4,
+        create_time: at("2026-02-01T08:00:00Z"),
+        update_time: at("2026-02-02T09:00:00Z"),
+    }
+}
+
+pub(crate) fn new_order() -> NewOrder {
+    NewOrder { id: id(900_001), buyer: id(BUYER), now: placed_at() }
+}
+
+/// The order as its row reads in each status. What is left to pay differs from the total, so that a mix-up shows.
+pub(crate) fn order(status: OrderStatus) -> Order {
+    let (order, _, _) = Order::place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
+    let paid = Some(placed_at() + TimeDelta::minutes(1));
+    let (version, pay_time, shipment, cancel_reason) = match status {
+        OrderStatus::Pending => (1, None, None, None),
+        OrderStatus::Paid => (2, paid, None, None),
+        OrderStatus::Shipped => (3, paid, Some(shipment()), None),
+        OrderStatus::Completed => (4, paid, Some(shipment()), None),
+        OrderStatus::Cancelled => (2, None, None, Some(CancelReason::Buyer)),
+        OrderStatus::Refunded => (3, paid, None, None),
+    };
+    Order { status, version, pay_time, shipment, cancel_reason, payable: money("80.25"), ..order }
+}
+
+pub(crate) fn ids<I: TryFrom<i64, Error = IdError> + Debug>() -> impl Strategy<Value = I> {
+    prop_oneof![1..=1000i64, 1..=MAX_ID, Just(MAX_ID)].prop_map(id)
+}
+
+pub(crate) fn amounts() -> impl Strategy<Value = Money> {
+    prop_oneof![0..=20_000i64, 0..=MAX_ID, Just(MAX_ID)]
+        .prop_map(|minor| Money::from_minor(minor).expect("an amount in range"))
+}
+
+/// Every moment that RFC 3339 can write, with or without a fraction.
+pub(crate) fn times() -> impl Strategy<Value = DateTime<Utc>> {
+    let first = at("0000-01-01T00:00:00Z").timestamp();
+    let last = at("9999-12-31T23:59:59Z").timestamp();
+    (first..=last, prop_oneof![Just(0), Just(500_000_000u32), 0..1_000_000_000u32])
+        .prop_map(|(seconds, nanos)| DateTime::from_timestamp(seconds, nanos).expect("a moment in range"))
+}
+
+pub(crate) fn one_of<T: Copy + Debug>(all: &'static [T]) -> impl Strategy<Value = T> {
+    proptest::sample::select(all)
+}
