@@ -20,8 +20,6 @@ pub const TIMEOUT_DELAY_QUEUE: &str = "order.timeout.delay.queue";
 pub const INVENTORY_QUEUE: &str = "inventory.update.queue";
 /// The shipment tasks' queue.
 pub const FULFILLMENT_QUEUE: &str = "order.fulfillment.queue";
-/// The notifications' queue.
-pub const STATUS_SYNC_QUEUE: &str = "order.status.sync.queue";
 /// The webhook dispatcher's queue.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 
@@ -51,7 +49,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The topology for a payment deadline of `timeout`.
+    /// The topology for a payment deadline of `timeout`. A queue is declared with its consumer: one without would only
+    /// fill up, and a consumer takes no history.
     pub fn standard(timeout: Duration) -> Topology {
         let business = |name: &str, bindings: &[&str]| QueueSpec {
             name: name.to_owned(),
@@ -64,7 +63,6 @@ impl Topology {
             queues: vec![
                 business(INVENTORY_QUEUE, &["order.created", "order.cancelled", "order.refunded"]),
                 business(FULFILLMENT_QUEUE, &["order.paid"]),
-                business(STATUS_SYNC_QUEUE, &["order.status.changed"]),
                 QueueSpec {
                     name: format!("{TIMEOUT_DELAY_QUEUE}{}", ttl_mark(timeout)),
                     bindings: vec![timeout_delay_key(timeout)],

@@ -1,3 +1,21 @@
 //! The composition root: configuration, wiring, telemetry, command line.
+//!
+//! Nothing here decides anything about orders or events. What it knows alone: which adapter stands behind which port,
+//! and in which order things start and end.
 
+mod beside;
+pub mod cli;
+pub mod commands;
 pub mod config;
+mod edge;
+mod failure;
+mod lock;
+mod secrets;
+mod service;
+pub mod telemetry;
+mod wiring;
+
+pub use failure::{Exit, Failure};
+pub use lock::DatabaseLock;
+pub use secrets::Secrets;
+pub use service::Service;

@@ -1,1 +1,29 @@
-fn main() {}
+//! The binary `handover`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use handover::{Failure, cli::Cli, commands};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{}", failure.explain());
+            failure.exit().into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|cause| Failure::System { what: "no threads to run on", cause })?;
+    let result = runtime.block_on(commands::run(cli));
+    // Whatever did not finish in its time is cut off: everything that counts is committed or will be done again.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}

@@ -17,15 +17,17 @@ mod retry;
 
 pub use consume::{ConsumeStatus, FailureKind};
 pub use event::{
-    AggregateRef, AggregateType, Envelope, EnvelopeError, EventBody, EventType, InvoiceGenerated, OrderCancelled,
-    OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled,
-    RefundSettled, RoutingKey,
+    AggregateRef, AggregateType, Envelope, EnvelopeError, EventBody, EventType, InvoiceGenerated,
+    OrderCancelled, OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout,
+    PaymentFor, PaymentSettled, RefundSettled, RoutingKey,
 };
-pub use ids::{EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId};
+pub use ids::{
+    EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
+};
 pub use money::{Currency, Money, MoneyError};
 pub use order::{
-    CancelCause, CancelReason, NewOrder, Order, OrderAction, OrderActor, OrderNo, OrderRefusal, OrderStatus, Shipment,
-    TextError, UnknownName,
+    CancelCause, CancelReason, NewOrder, Order, OrderAction, OrderActor, OrderNo, OrderRefusal, OrderStatus,
+    Shipment, TextError, UnknownName,
 };
 pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};

@@ -58,7 +58,8 @@ impl Money {
         }
         let whole: i64 = whole.parse().map_err(|_| MoneyError::OutOfRange)?;
         let cents: i64 = format!("{fraction:0<2}").parse().map_err(|_| MoneyError::NotDecimal)?;
-        let minor = whole.checked_mul(100).and_then(|m| m.checked_add(cents)).ok_or(MoneyError::OutOfRange)?;
+        let minor =
+            whole.checked_mul(100).and_then(|m| m.checked_add(cents)).ok_or(MoneyError::OutOfRange)?;
         Money::from_minor(minor)
     }
 }

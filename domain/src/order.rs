@@ -8,7 +8,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::event::{
-    EventBody, OrderCancelled, OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout,
+    EventBody, OrderCancelled, OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged,
+    OrderTimeout,
 };
 use super::{Money, OrderId, Product, ProductId, ProductRefusal, ProductStatus, RefundId, TenantId, UserId};
 
@@ -149,7 +150,8 @@ pub struct TextError {
 
 impl TextError {
     pub(crate) fn check(text: &str, max: usize) -> Result<(), TextError> {
-        let legal = !text.trim().is_empty() && text.chars().count() <= max && !text.chars().any(char::is_control);
+        let legal =
+            !text.trim().is_empty() && text.chars().count() <= max && !text.chars().any(char::is_control);
         if legal { Ok(()) } else { Err(TextError { max }) }
     }
 }
@@ -242,7 +244,7 @@ named!(OrderActor {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderRefusal {
     /// This actor may never do that.
-    #[error("a {actor} may not {action} an order")]
+    #[error("{actor} may not {action} an order")]
     NotAllowed {
         /// Who asked.
         actor: OrderActor,
@@ -420,7 +422,12 @@ impl Order {
                     return Err(OrderRefusal::NotOverdue);
                 }
                 after.cancel_reason = Some(cause.reason());
-                EventBody::OrderCancelled(OrderCancelled { order, reason: cause.reason(), cancelled_at: now, product })
+                EventBody::OrderCancelled(OrderCancelled {
+                    order,
+                    reason: cause.reason(),
+                    cancelled_at: now,
+                    product,
+                })
             }
             OrderAction::Refund { refund, amount } => EventBody::OrderRefunded(OrderRefunded {
                 order,
@@ -463,7 +470,9 @@ const fn may(action: &OrderAction, actor: OrderActor) -> bool {
         OrderAction::Cancel(
             CancelCause::Timeout { .. } | CancelCause::AssetLockFailed | CancelCause::PaymentFailed,
         ) => matches!(actor, OrderActor::System),
-        OrderAction::Refund { .. } => matches!(actor, OrderActor::Buyer | OrderActor::Operator | OrderActor::System),
+        OrderAction::Refund { .. } => {
+            matches!(actor, OrderActor::Buyer | OrderActor::Operator)
+        }
     }
 }
 

@@ -120,7 +120,9 @@ impl Payment {
             occurred_time: now,
         };
         let (event, refund_due) = match report.result {
-            PaymentResult::Success => (EventBody::PaymentSucceeded(settled), order.status != OrderStatus::Pending),
+            PaymentResult::Success => {
+                (EventBody::PaymentSucceeded(settled), order.status != OrderStatus::Pending)
+            }
             PaymentResult::Failed => (EventBody::PaymentFailed(settled), false),
         };
         let after = Payment {

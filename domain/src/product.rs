@@ -131,7 +131,12 @@ impl Product {
     }
 
     /// As [`Product::apply`], for what only the seller may do.
-    pub fn apply_as(&self, action: ProductAction, who: UserId, now: DateTime<Utc>) -> Result<Product, ProductRefusal> {
+    pub fn apply_as(
+        &self,
+        action: ProductAction,
+        who: UserId,
+        now: DateTime<Utc>,
+    ) -> Result<Product, ProductRefusal> {
         if who != self.seller {
             return Err(ProductRefusal::NotTheSeller);
         }

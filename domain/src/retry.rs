@@ -109,7 +109,9 @@ impl RetryPolicy {
     /// How many attempts there are before the last failure is final.
     pub fn attempts(&self) -> u32 {
         match self {
-            RetryPolicy::Schedule { delays } => u32::try_from(delays.len()).unwrap_or(u32::MAX).saturating_add(1),
+            RetryPolicy::Schedule { delays } => {
+                u32::try_from(delays.len()).unwrap_or(u32::MAX).saturating_add(1)
+            }
             RetryPolicy::Exponential { max_attempts, .. } => max_attempts.get(),
         }
     }

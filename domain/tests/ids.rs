@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn every_integer_is_an_id_exactly_when_it_is_in_range(value in any::<i64>()) {
-        prop_assert_eq!(UserId::try_from(value).is_ok(), value >= 1 && value <= MAX_ID);
+        prop_assert_eq!(UserId::try_from(value).is_ok(), (1..=MAX_ID).contains(&value));
     }
 
     #[test]

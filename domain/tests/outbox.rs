@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use handover_domain::{
-    AggregateType, CancelReason, ConsumeStatus, EventType, MAX_ID, OrderActor, OrderStatus, OutboxStatus, PARTITIONS,
-    Partition, PartitionSet, PaymentStatus, ProductStatus, TenantId, UnknownName,
+    AggregateType, CancelReason, ConsumeStatus, EventType, MAX_ID, OrderActor, OrderStatus, OutboxStatus,
+    PARTITIONS, Partition, PartitionSet, PaymentStatus, ProductStatus, TenantId, UnknownName,
 };
 use proptest::prelude::*;
 
@@ -27,7 +27,8 @@ macro_rules! names_are {
             let upper = name.to_uppercase();
             if upper == name { name.to_lowercase() } else { upper }
         };
-        for name in names.iter().flat_map(|name| [swapped_case(name), format!("{name} "), format!(" {name}")]) {
+        for name in names.iter().flat_map(|name| [swapped_case(name), format!("{name} "), format!(" {name}")])
+        {
             let expected = Box::leak(names.join(" ").into_boxed_str());
             assert_eq!(name.parse::<$enum>(), Err(UnknownName { expected }), "{name:?}");
         }
@@ -118,7 +119,10 @@ fn there_are_64_partitions_numbered_from_0() {
     let numbers: Vec<u8> = Partition::all().map(Partition::number).collect();
     assert_eq!(numbers, (0..64).collect::<Vec<u8>>());
     for number in 0..64 {
-        assert_eq!(Partition::from_number(number).map(|partition| i64::from(partition.number())), Some(number));
+        assert_eq!(
+            Partition::from_number(number).map(|partition| i64::from(partition.number())),
+            Some(number)
+        );
     }
     for number in [i64::MIN, -1, 64, 255, 256, 320, i64::MAX] {
         assert_eq!(Partition::from_number(number), None, "{number}");

@@ -133,7 +133,9 @@ fn chance_reaches_from_the_whole_delay_to_all_that_jitter_takes_away() {
     let shortest = Duration::from_secs(8);
     assert_eq!(policy.after(nth(1), 0), Retry::After(Duration::from_secs(10)));
     assert_eq!(policy.after(nth(1), 1 << 63), Retry::After(Duration::from_secs(9)));
-    let Retry::After(least) = policy.after(nth(1), u64::MAX) else { panic!("gave up after one of two attempts") };
+    let Retry::After(least) = policy.after(nth(1), u64::MAX) else {
+        panic!("gave up after one of two attempts")
+    };
     assert!(least >= shortest && least < shortest + Duration::from_millis(1), "{least:?}");
 }
 

@@ -9,4 +9,5 @@
 )]
 
 pub mod contract;
+pub mod process;
 pub mod samples;

@@ -3,13 +3,14 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    Confirmed, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, EventMetadata, Expected, FailedPublish,
-    ListingChange, ListingChangeKind, Message, NewEvent, NewShipmentTask, Outgoing, PublishOutcome, RelayId,
+    Confirmed, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, EventMetadata, Expected,
+    FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent, NewShipmentTask, Outgoing,
+    PublishOutcome, RelayId,
 };
 use handover_domain::{
-    AggregateRef, AggregateType, CancelReason, ConsumeStatus, Currency, EventId, EventType, Money, Order, OrderId,
-    OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId, PaymentStatus, Product, ProductId,
-    ProductStatus, Shipment, TenantId, Title, UserId,
+    AggregateRef, AggregateType, CancelReason, ConsumeStatus, Currency, EventId, EventType, Money, Order,
+    OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId, PaymentStatus, Product,
+    ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.
@@ -209,7 +210,12 @@ pub fn to_retry(id: &str, due: Option<DateTime<Utc>>) -> FailedPublish {
 
 /// A failed publish that was the last.
 pub fn to_failed(id: &str) -> FailedPublish {
-    FailedPublish { status: OutboxStatus::Failed, retry_count: 4, next_retry_time: None, ..to_retry(id, None) }
+    FailedPublish {
+        status: OutboxStatus::Failed,
+        retry_count: 4,
+        next_retry_time: None,
+        ..to_retry(id, None)
+    }
 }
 
 /// A row of the consume log about this event: the first, applied at once.

@@ -1,1 +1,31 @@
 //! The HTTP edge: routes, tokens, the answer envelope.
+//!
+//! A request passes, from outside in: trace and log line, time limit, panic guard, route, token (or signature), body,
+//! use case. Whatever stops it on the way, the answer is the envelope of spec §4.
+//!
+//! **Invariant:** every error answer is `{"code","message","data","traceId"}` with `X-Trace-Id`, and a fault shows
+//! nothing but its trace id.
+//!
+//! **Invariant:** nothing here decides: who may do what to an order is the domain's, whose order it is the store's.
+
+mod auth;
+mod body;
+mod callback;
+mod context;
+mod edge;
+mod envelope;
+mod fields;
+mod language;
+mod messages;
+mod path;
+mod query;
+mod refusal;
+mod routes;
+mod server;
+mod trace;
+
+pub use auth::{Claims, TokenError, Tokens, WeakSecret};
+pub use callback::{BadSecret, CallbackVerifier};
+pub use edge::{Edge, Limits, Problem, Readiness};
+pub use routes::router;
+pub use server::serve;

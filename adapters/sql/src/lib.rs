@@ -1,1 +1,25 @@
 //! The store and the database broker on SQL: one code base, a dialect per engine.
+//!
+//! Repositories ([`SqlStore`]) and the broker ([`DatabaseBroker`]) are written once, against a small connection that
+//! binds and reads four kinds of value. An engine adds a connection, a dialect and migrations; it adds no repository.
+//!
+//! **Invariant:** a transaction is managed by plain statements, and a connection is rolled back before it is used
+//! again: whoever drops a unit, or the very future that begins one, leaves nothing open.
+//!
+//! **Invariant:** after a failed or abandoned statement a unit never commits.
+//!
+//! **Invariant:** time enters as a bound value; leases and heartbeats alone are judged by the database's own now.
+
+mod broker;
+mod connection;
+mod dialect;
+mod engine;
+mod fault;
+mod row;
+mod session;
+mod store;
+mod value;
+
+pub use broker::DatabaseBroker;
+pub use engine::sqlite::SqliteOptions;
+pub use store::SqlStore;

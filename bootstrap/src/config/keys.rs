@@ -2,7 +2,7 @@
 
 /// How the text of an environment variable or a flag is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// As it is: a secret of digits stays text.
     Text,
     /// As a value: a number, a list, an inline table, otherwise text.
@@ -11,27 +11,27 @@ pub enum Kind {
 
 /// A setting.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub(super) struct Key {
     /// Section and name, with dots.
-    pub path: &'static str,
+    pub(super) path: &'static str,
     /// As it would stand in a variable; `None`: not set.
-    pub default: Option<&'static str>,
+    pub(super) default: Option<&'static str>,
     /// How text is read.
-    pub kind: Kind,
+    pub(super) kind: Kind,
 }
 
 impl Key {
     /// `HANDOVER_SECTION__KEY`: sections apart by two underscores, dashes as underscores.
-    pub fn variable(&self) -> String {
+    pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.path.replace('.', "__").replace('-', "_").to_ascii_uppercase())
     }
 }
 
 /// What every variable of ours begins with.
-pub const PREFIX: &str = "HANDOVER_";
+pub(super) const PREFIX: &str = "HANDOVER_";
 
 /// Variables with our prefix that are no settings: the path of the file, and what `tests/run` sets.
-pub const NO_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
+pub(super) const NO_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
 
 const fn text(path: &'static str, default: Option<&'static str>) -> Key {
     Key { path, default, kind: Kind::Text }
@@ -42,7 +42,7 @@ const fn value(path: &'static str, default: &'static str) -> Key {
 }
 
 /// All of them.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     text("http.listen", Some("127.0.0.1:8080")),
     text("database.url", Some("sqlite://handover.db")),
     text("broker.url", Some("database:")),
@@ -70,17 +70,17 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// The key of that path.
-pub fn key(path: &str) -> Option<&'static Key> {
+pub(super) fn key(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
 /// Whether some key lies below that path.
-pub fn is_section(path: &str) -> bool {
+pub(super) fn is_section(path: &str) -> bool {
     KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The known name that looks most like this one; names are paths or variables, whichever `name_of` gives.
-pub fn nearest(unknown: &str, name_of: impl Fn(&Key) -> String) -> String {
+pub(super) fn nearest(unknown: &str, name_of: impl Fn(&Key) -> String) -> String {
     let last = |name: &str| name.rsplit(['.', '_']).next().unwrap_or_default().to_owned();
     let likeness = |known: &str| {
         let whole = strsim::normalized_damerau_levenshtein(known, unknown);

@@ -12,7 +12,7 @@ use super::error::{ConfigError, Origin};
 use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest};
 
 /// The file that is read when it is there and no other is named.
-pub const DEFAULT_FILE: &str = "handover.toml";
+pub(super) const DEFAULT_FILE: &str = "handover.toml";
 
 /// What the outside gives.
 #[derive(Debug, Clone, Default)]
@@ -37,18 +37,18 @@ impl Sources {
 
 /// A value and where it came from.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub(super) struct Setting {
     /// The value.
-    pub value: Value,
+    pub(super) value: Value,
     /// Where it came from.
-    pub origin: Origin,
+    pub(super) origin: Origin,
 }
 
 /// What holds for each key.
-pub type Settings = BTreeMap<&'static str, Setting>;
+pub(super) type Settings = BTreeMap<&'static str, Setting>;
 
 /// Lays the layers over one another.
-pub fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
+pub(super) fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
     let mut settings = Settings::new();
     for key in KEYS {
         if let Some(default) = key.default {

@@ -4,7 +4,7 @@
 //! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored.
 
 mod error;
-pub mod keys;
+mod keys;
 mod layers;
 mod read;
 mod retry;
@@ -22,7 +22,7 @@ use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
 
 pub use error::{ConfigError, Origin};
-pub use layers::{DEFAULT_FILE, Sources};
+pub use layers::Sources;
 use read::Reader;
 pub use urls::BrokerChoice;
 

@@ -11,25 +11,25 @@ use super::error::{ConfigError, Origin};
 use super::layers::{Setting, Settings};
 
 /// Reads settings.
-pub struct Reader<'a>(pub &'a Settings);
+pub(super) struct Reader<'a>(pub(super) &'a Settings);
 
 /// A setting being read: it knows its key, so that every complaint names it.
 #[derive(Clone)]
-pub struct Item<'a> {
+pub(super) struct Item<'a> {
     /// The key.
-    pub key: &'static str,
+    pub(super) key: &'static str,
     /// Its value and origin.
-    pub setting: &'a Setting,
+    pub(super) setting: &'a Setting,
 }
 
 impl<'a> Reader<'a> {
     /// The setting, if it has a value.
-    pub fn find(&self, key: &'static str) -> Option<Item<'a>> {
+    pub(super) fn find(&self, key: &'static str) -> Option<Item<'a>> {
         self.0.get(key).map(|setting| Item { key, setting })
     }
 
     /// The setting, which has a default.
-    pub fn item(&self, key: &'static str) -> Result<Item<'a>, ConfigError> {
+    pub(super) fn item(&self, key: &'static str) -> Result<Item<'a>, ConfigError> {
         self.find(key).ok_or_else(|| ConfigError::Refused {
             key,
             origin: Origin::Default,
@@ -40,12 +40,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Text.
-    pub fn text(&self, key: &'static str) -> Result<String, ConfigError> {
+    pub(super) fn text(&self, key: &'static str) -> Result<String, ConfigError> {
         self.item(key)?.text()
     }
 
     /// A whole number within limits.
-    pub fn count<T>(&self, key: &'static str, limits: RangeInclusive<T>, why: &str) -> Result<T, ConfigError>
+    pub(super) fn count<T>(&self, key: &'static str, limits: RangeInclusive<T>, why: &str) -> Result<T, ConfigError>
     where
         T: DeserializeOwned + PartialOrd + Display,
     {
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A duration within limits.
-    pub fn duration(
+    pub(super) fn duration(
         &self,
         key: &'static str,
         limits: RangeInclusive<Duration>,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a few words.
-    pub fn one_of<T: Copy>(&self, key: &'static str, words: &[(&str, T)]) -> Result<T, ConfigError> {
+    pub(super) fn one_of<T: Copy>(&self, key: &'static str, words: &[(&str, T)]) -> Result<T, ConfigError> {
         let (item, text) = (self.item(key)?, self.text(key)?);
         let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
         words
@@ -85,12 +85,12 @@ impl<'a> Reader<'a> {
 
 impl Item<'_> {
     /// A complaint about the value.
-    pub fn refused(&self, why: &str, remedy: &str) -> ConfigError {
+    pub(super) fn refused(&self, why: &str, remedy: &str) -> ConfigError {
         self.refused_as(&show(&self.setting.value), why, remedy)
     }
 
     /// A complaint that shows the value in other words, or not at all.
-    pub fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
+    pub(super) fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
         ConfigError::Refused {
             key: self.key,
             origin: self.setting.origin.clone(),
@@ -101,18 +101,18 @@ impl Item<'_> {
     }
 
     /// The value as text.
-    pub fn text(&self) -> Result<String, ConfigError> {
+    pub(super) fn text(&self) -> Result<String, ConfigError> {
         let text = self.setting.value.as_str().map(str::to_owned);
         text.ok_or_else(|| self.refused_as("no text", "this key holds text", "put it in quotes"))
     }
 
     /// The value as whatever it should be.
-    pub fn value<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
+    pub(super) fn value<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
         self.setting.value.deserialize().map_err(|_| self.refused(why, remedy))
     }
 
     /// A duration inside this setting's value.
-    pub fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
+    pub(super) fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
         let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
         duration.ok_or_else(|| {
             self.refused_as(&show(value), "it is no duration", "write a number and its unit: \"200ms\", \"5s\", \"2m\"")

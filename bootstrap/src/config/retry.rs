@@ -16,7 +16,7 @@ const EXPONENTIAL: &str =
 const BACKOFF: &str = r#"{base = "200ms", cap = "5s"}"#;
 
 /// `outbox.retry`.
-pub fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
+pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
     let item = reader.item("outbox.retry")?;
     let either = format!("write {SCHEDULE} or {EXPONENTIAL}");
     let fields = Fields::of(&item, &either)?;
@@ -50,7 +50,7 @@ pub fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
 }
 
 /// `consumer.backoff` with `consumer.retry-threshold`.
-pub fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
+pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
     let threshold = reader.count("consumer.retry-threshold", 0..=100, "a poison message would be tried for ever")?;
     let item = reader.item("consumer.backoff")?;
     let example = format!("write {BACKOFF}");

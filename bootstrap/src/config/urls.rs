@@ -15,7 +15,7 @@ pub enum BrokerChoice {
 }
 
 /// The file of the SQLite database.
-pub fn database(reader: &Reader<'_>) -> Result<PathBuf, ConfigError> {
+pub(super) fn database(reader: &Reader<'_>) -> Result<PathBuf, ConfigError> {
     let item = reader.item("database.url")?;
     let url = item.text()?;
     let remedy = "write sqlite://handover.db (in this folder) or sqlite:///srv/handover/handover.db";
@@ -39,7 +39,7 @@ pub fn database(reader: &Reader<'_>) -> Result<PathBuf, ConfigError> {
 }
 
 /// The broker.
-pub fn broker(reader: &Reader<'_>) -> Result<BrokerChoice, ConfigError> {
+pub(super) fn broker(reader: &Reader<'_>) -> Result<BrokerChoice, ConfigError> {
     let item = reader.item("broker.url")?;
     let url = item.text()?;
     let remedy = "write database: (tables of the service's own database)";

@@ -8,7 +8,8 @@ use super::EventType;
 use super::envelope::rfc3339;
 use super::fields::{EnvelopeError, Fields};
 use crate::{
-    CancelReason, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, ProductId, RefundId, UserId,
+    CancelReason, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, ProductId, RefundId,
+    UserId,
 };
 
 /// What every payload about an order carries; none of it may ever be left out (000 §6).
@@ -289,9 +290,10 @@ impl EventBody {
                 new_status: f.named("newStatus", "an order status")?,
                 changed_at: f.time("changedAt")?,
             }),
-            EventType::OrderTimeout => {
-                EventBody::OrderTimeout(OrderTimeout { order: order_facts(&f)?, create_time: f.time("createTime")? })
-            }
+            EventType::OrderTimeout => EventBody::OrderTimeout(OrderTimeout {
+                order: order_facts(&f)?,
+                create_time: f.time("createTime")?,
+            }),
             EventType::OrderCancelled => EventBody::OrderCancelled(OrderCancelled {
                 order: order_facts(&f)?,
                 reason: f.named("reason", "a cancel reason")?,
@@ -311,8 +313,8 @@ impl EventBody {
             EventType::RefundFailed => EventBody::RefundFailed(refund_settled(&f)?),
             EventType::InvoiceGenerated => EventBody::InvoiceGenerated(InvoiceGenerated {
                 invoice: f.id("invoiceId")?,
-                period_start: f.named("periodStart", "a date")?,
-                period_end: f.named("periodEnd", "a date")?,
+                period_start: f.day("periodStart")?,
+                period_end: f.day("periodEnd")?,
                 total: f.money("total")?,
                 currency: currency(&f)?,
             }),
@@ -333,7 +335,10 @@ fn order_facts(f: &Fields<'_>) -> Result<OrderFacts, EnvelopeError> {
 fn payment_for(f: &Fields<'_>) -> Result<PaymentFor, EnvelopeError> {
     if f.has("invoiceId") {
         if f.has("orderId") {
-            return Err(EnvelopeError::Contradiction { field: f.full("invoiceId"), other: "payload.orderId" });
+            return Err(EnvelopeError::Contradiction {
+                field: f.full("invoiceId"),
+                other: "payload.orderId",
+            });
         }
         return Ok(PaymentFor::Invoice { invoice: f.id("invoiceId")? });
     }

@@ -37,8 +37,8 @@ pub(super) fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Res
 impl Envelope {
     /// Reads an envelope. The error names the first required field that is missing or ill-typed.
     pub fn parse(text: &str) -> Result<Envelope, EnvelopeError> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
         let fields = Fields::of(&value, "")?;
         Ok(Envelope {
             event_id: fields.named("eventId", "1 to 64 visible ASCII characters")?,
@@ -53,8 +53,10 @@ impl Envelope {
 
     /// The typed payload. Refuses unknown types, missing or ill-typed fields and a payload about another aggregate.
     pub fn body(&self) -> Result<EventBody, EnvelopeError> {
-        let event_type: EventType =
-            self.event_type.parse().map_err(|_| EnvelopeError::UnknownType { name: self.event_type.clone() })?;
+        let event_type: EventType = self
+            .event_type
+            .parse()
+            .map_err(|_| EnvelopeError::UnknownType { name: self.event_type.clone() })?;
         if self.aggregate_type != event_type.aggregate().as_str() {
             return Err(EnvelopeError::Contradiction { field: "aggregateType".into(), other: "eventType" });
         }

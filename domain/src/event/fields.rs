@@ -1,6 +1,6 @@
 //! Reads required fields out of a JSON object and says which one is missing or ill-typed.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use serde_json::{Map, Value};
 
 use crate::{IdError, Money};
@@ -65,7 +65,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn value(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
-        self.map.get(name).filter(|v| !v.is_null()).ok_or_else(|| EnvelopeError::Missing { field: self.full(name) })
+        self.map
+            .get(name)
+            .filter(|v| !v.is_null())
+            .ok_or_else(|| EnvelopeError::Missing { field: self.full(name) })
     }
 
     pub(super) fn object(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
@@ -98,10 +101,25 @@ impl<'a> Fields<'a> {
     pub(super) fn time(&self, name: &str) -> Result<DateTime<Utc>, EnvelopeError> {
         DateTime::parse_from_rfc3339(self.text(name)?)
             .map(|time| time.with_timezone(&Utc))
-            .map_err(|_| self.ill(name, "an RFC 3339 time"))
+            .ok()
+            // An offset can carry it out of the years that RFC 3339 can write.
+            .filter(|time| (0..=9999).contains(&time.year()))
+            .ok_or_else(|| self.ill(name, "an RFC 3339 time"))
     }
 
-    pub(super) fn named<T: std::str::FromStr>(&self, name: &str, expected: &'static str) -> Result<T, EnvelopeError> {
+    /// A day as we write it; chrono alone would also read `26-2-4` and `2026 - 02 - 04`.
+    pub(super) fn day(&self, name: &str) -> Result<NaiveDate, EnvelopeError> {
+        let text = self.text(name)?;
+        let day = text.parse::<NaiveDate>().ok();
+        day.filter(|day| (0..=9999).contains(&day.year()) && day.to_string() == text)
+            .ok_or_else(|| self.ill(name, "a date"))
+    }
+
+    pub(super) fn named<T: std::str::FromStr>(
+        &self,
+        name: &str,
+        expected: &'static str,
+    ) -> Result<T, EnvelopeError> {
         self.text(name)?.parse().map_err(|_| self.ill(name, expected))
     }
 

@@ -6,12 +6,19 @@ use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
-    CancelReason, IdError, MAX_ID, Money, NewOrder, Order, OrderStatus, Product, ProductStatus, Shipment, Title,
+    CancelReason, IdError, MAX_ID, Money, NewOrder, Order, OrderStatus, Product, ProductStatus, Shipment,
+    Title,
 };
 use proptest::prelude::*;
 
 pub(crate) const BUYER: i64 = 10_001;
 pub(crate) const SELLER: i64 = 10_002;
+
+/// What every payload about the order begins with.
+pub(crate) const FACTS: &str = concat!(
+    r#""orderId":900001,"orderNo":"202602041030000000900001","#,
+    r#""buyerId":10001,"sellerId":10002,"totalAmount":88.50"#
+);
 
 pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: i64) -> I {
     I::try_from(value).expect("an id in range")
@@ -58,7 +65,8 @@ pub(crate) fn new_order() -> NewOrder {
 
 /// The order as its row reads in each status. What is left to pay differs from the total, so that a mix-up shows.
 pub(crate) fn order(status: OrderStatus) -> Order {
-    let (order, _, _) = Order::place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
+    let (order, _, _) =
+        Order::place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));
     let (version, pay_time, shipment, cancel_reason) = match status {
         OrderStatus::Pending => (1, None, None, None),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use handover_application::ports::{DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, StoreError};
+use handover_application::ports::{
+    DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, StoreError,
+};
 
 use super::limited;
 use super::locks::Lock;
@@ -49,8 +51,9 @@ impl DeadLetterQueries for MemoryUnit {
     async fn dead_letters(&mut self, queue: Option<&str>, limit: u32) -> Result<Vec<DeadLetter>, StoreError> {
         self.read(|statement| {
             let letters = statement.dead_letters();
-            let in_order =
-                letters.select(|table| table.index.by_id.iter().filter_map(|(id, key)| Some((*id, table.get(key)?))));
+            let in_order = letters.select(|table| {
+                table.index.by_id.iter().filter_map(|(id, key)| Some((*id, table.get(key)?)))
+            });
             in_order
                 .map(|row| &row.letter)
                 .filter(|letter| queue.is_none_or(|queue| letter.queue == queue))
@@ -65,14 +68,19 @@ impl DeadLetterQueries for MemoryUnit {
 #[async_trait]
 impl DeadLetterRepo for MemoryUnit {
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        let locks = letters.iter().map(|letter| Lock::DeadLetter(letter.queue.clone(), letter.key.clone())).collect();
+        let locks =
+            letters.iter().map(|letter| Lock::DeadLetter(letter.queue.clone(), letter.key.clone())).collect();
         self.write(locks, |statement| {
             for letter in letters {
-                let parked = statement.dead_letters().get(&(letter.queue.clone(), letter.key.clone())).cloned();
+                let parked =
+                    statement.dead_letters().get(&(letter.queue.clone(), letter.key.clone())).cloned();
                 let row = match parked {
                     None => {
                         let id = next(&mut statement.sequences.dead_letters);
-                        DeadLetterRow { id, letter: DeadLetter { status: DeadLetterStatus::Open, ..letter.clone() } }
+                        DeadLetterRow {
+                            id,
+                            letter: DeadLetter { status: DeadLetterStatus::Open, ..letter.clone() },
+                        }
                     }
                     Some(mut row) => match row.letter.status {
                         DeadLetterStatus::Open => continue,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask, StoreError,
+    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask,
+    StoreError,
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 
@@ -87,7 +88,11 @@ impl Row for ListingRow {
 
 #[async_trait]
 impl EffectQueries for MemoryUnit {
-    async fn listing_changes(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<ListingChange>, StoreError> {
+    async fn listing_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ListingChange>, StoreError> {
         self.read(|statement| {
             let changes = statement.listing_changes();
             changes.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
@@ -95,19 +100,29 @@ impl EffectQueries for MemoryUnit {
         .await
     }
 
-    async fn listing_of(&mut self, tenant: TenantId, seller: UserId) -> Result<Vec<ListingEntry>, StoreError> {
+    async fn listing_of(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
         self.read(|statement| {
             let listings = statement.listings();
             let of_seller = listings.select(|table| {
                 let rows = table.rows().iter();
-                rows.filter(move |((of_tenant, of_seller, _), _)| (*of_tenant, *of_seller) == (tenant, seller))
+                rows.filter(move |((of_tenant, of_seller, _), _)| {
+                    (*of_tenant, *of_seller) == (tenant, seller)
+                })
             });
             of_seller.map(|row| row.entry.clone()).collect()
         })
         .await
     }
 
-    async fn shipment_tasks(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<ShipmentTask>, StoreError> {
+    async fn shipment_tasks(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ShipmentTask>, StoreError> {
         self.read(|statement| {
             let shipments = statement.shipments();
             shipments.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
@@ -119,7 +134,10 @@ impl EffectQueries for MemoryUnit {
 #[async_trait]
 impl EffectRepo for MemoryUnit {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
-        let locks = changes.iter().map(|change| Lock::Listing(change.tenant, change.seller, change.product)).collect();
+        let locks = changes
+            .iter()
+            .map(|change| Lock::Listing(change.tenant, change.seller, change.product))
+            .collect();
         self.write(locks, |statement| {
             for change in changes {
                 let id = next(&mut statement.sequences.effects);

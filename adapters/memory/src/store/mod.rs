@@ -13,11 +13,15 @@ mod leases;
 mod locks;
 mod orders;
 mod outbox;
+mod outbox_index;
 mod payments;
 mod products;
 mod statement;
 mod tables;
 mod unit;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

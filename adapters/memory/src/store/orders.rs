@@ -51,7 +51,8 @@ impl Row for Order {
 #[async_trait]
 impl OrderQueries for MemoryUnit {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
-        self.read(|statement| statement.orders().get(&id).filter(|order| order.tenant == tenant).cloned()).await
+        self.read(|statement| statement.orders().get(&id).filter(|order| order.tenant == tenant).cloned())
+            .await
     }
 
     async fn order_of_party(
@@ -99,7 +100,8 @@ impl OrderQueries for MemoryUnit {
         self.read(|statement| {
             let orders = statement.orders();
             let oldest_first = orders.select(|table| {
-                let pending = table.index.pending.iter().take_while(move |(created, _)| *created <= created_by);
+                let pending =
+                    table.index.pending.iter().take_while(move |(created, _)| *created <= created_by);
                 pending.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
             });
             oldest_first.take(limited(limit)).map(|order| (order.tenant, order.id)).collect()

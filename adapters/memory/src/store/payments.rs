@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use handover_application::ports::{Changed, PaymentQueries, PaymentRepo, StoreError};
 use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus, TenantId};
 
+use super::conflict;
 use super::locks::Lock;
 use super::statement::Statement;
 use super::tables::Row;
 use super::unit::MemoryUnit;
-use super::conflict;
 
 #[derive(Default)]
 pub(super) struct PaymentIndex {

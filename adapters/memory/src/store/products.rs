@@ -38,8 +38,15 @@ impl Row for Product {
 
 #[async_trait]
 impl ProductQueries for MemoryUnit {
-    async fn product_by_id(&mut self, tenant: TenantId, id: ProductId) -> Result<Option<Product>, StoreError> {
-        self.read(|statement| statement.products().get(&id).filter(|product| product.tenant == tenant).cloned()).await
+    async fn product_by_id(
+        &mut self,
+        tenant: TenantId,
+        id: ProductId,
+    ) -> Result<Option<Product>, StoreError> {
+        self.read(|statement| {
+            statement.products().get(&id).filter(|product| product.tenant == tenant).cloned()
+        })
+        .await
     }
 
     async fn products_page(
@@ -52,7 +59,8 @@ impl ProductQueries for MemoryUnit {
         self.read(|statement| {
             let products = statement.products();
             let page = products.select(|table| {
-                let ids = table.index.by_tenant.get(&tenant).into_iter().flat_map(move |ids| below(ids, before));
+                let ids =
+                    table.index.by_tenant.get(&tenant).into_iter().flat_map(move |ids| below(ids, before));
                 ids.filter_map(|id| Some((Reverse(*id), table.get(id)?)))
             });
             page.filter(|product| status.is_none_or(|status| product.status == status))

@@ -110,7 +110,7 @@ impl<'a, R: Row> Merged<'a, R> {
         Merged { committed, own }
     }
 
-    pub(super) fn get(&self, key: &R::Key) -> Option<&'a R> {
+    pub(super) fn get(self, key: &R::Key) -> Option<&'a R> {
         if let Some(row) = self.own.written.get(key) {
             return Some(row);
         }
@@ -121,7 +121,7 @@ impl<'a, R: Row> Merged<'a, R> {
     ///
     /// Each committed row that the unit has changed is left out, so that it is found as the unit left it or not at all.
     pub(super) fn select<T: Ord, I: Iterator<Item = (T, &'a R)>>(
-        &self,
+        self,
         pick: impl Fn(&'a Table<R>) -> I,
     ) -> impl Iterator<Item = &'a R> {
         let own = self.own;
@@ -131,7 +131,7 @@ impl<'a, R: Row> Merged<'a, R> {
     }
 
     /// As [`Merged::select`], for all rows in the order of their keys.
-    pub(super) fn all(&self) -> impl Iterator<Item = &'a R> {
+    pub(super) fn all(self) -> impl Iterator<Item = &'a R> {
         self.select(|table| table.rows.iter())
     }
 }

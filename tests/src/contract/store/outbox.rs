@@ -1,7 +1,9 @@
 //! Appending events, reading rows, and settling them.
 
 use chrono::TimeDelta;
-use handover_application::ports::{EventMetadata, FailedPublish, NewEvent, OutboxFilter, OutboxRow, PartitionHold};
+use handover_application::ports::{
+    Confirmed, EventMetadata, FailedPublish, NewEvent, OutboxFilter, OutboxRow, PartitionHold,
+};
 use handover_domain::{AggregateRef, EventType, OutboxStatus, PARTITIONS, PartitionSet};
 
 use super::{StoreRig, begin, changes_one, in_unit, is_conflict, view};
@@ -22,6 +24,10 @@ async fn row(rig: &dyn StoreRig, id: &str) -> OutboxRow {
 async fn page(rig: &dyn StoreRig, filter: &OutboxFilter) -> Vec<String> {
     let rows = view(rig).await.outbox_page(filter, None, 100).await.expect("a page can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
+}
+
+fn refs(proofs: &[Confirmed]) -> Vec<&Confirmed> {
+    proofs.iter().collect()
 }
 
 /// What an appended event must look like as a row; `id` and `update_time` are the store's.
@@ -122,7 +128,7 @@ pub async fn a_great_batch_is_handled_whole(rig: &dyn StoreRig) {
     let wanted: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
     assert_eq!(view(rig).await.outbox_by_event(&wanted).await.unwrap().len(), 1000);
     let proofs: Vec<_> = ids.iter().map(|id| confirmed(id)).collect();
-    assert_eq!(in_unit!(rig, |unit| unit.mark_sent(&proofs, start()).await.unwrap()), 1000);
+    assert_eq!(in_unit!(rig, |unit| unit.mark_sent(&refs(&proofs), start()).await.unwrap()), 1000);
 }
 
 /// A taken event id is a conflict: of an earlier commit, of another tenant, or within one batch.
@@ -141,7 +147,7 @@ pub async fn a_taken_event_id_is_a_conflict(rig: &dyn StoreRig) {
 pub async fn event_ids_are_compared_byte_by_byte(rig: &dyn StoreRig) {
     append(rig, &[event("Key-A", 7, 1), event("key-a", 7, 2), event("KEY-A", 7, 3)]).await;
     assert_eq!(row(rig, "key-a").await.aggregate_seq, 2);
-    in_unit!(rig, |unit| assert_eq!(unit.mark_sent(&[confirmed("Key-A")], start()).await.unwrap(), 1));
+    in_unit!(rig, |unit| assert_eq!(unit.mark_sent(&[&confirmed("Key-A")], start()).await.unwrap(), 1));
     assert_eq!(row(rig, "Key-A").await.status, OutboxStatus::Sent);
     assert_eq!(row(rig, "key-a").await.status, OutboxStatus::New);
     in_unit!(rig, |unit| assert_eq!(unit.mark_failed(&[to_failed("key-a")], start()).await.unwrap(), 1));
@@ -161,7 +167,14 @@ pub async fn an_event_id_of_64_awkward_characters_survives(rig: &dyn StoreRig) {
 pub async fn rows_are_found_by_their_events_and_missing_ones_left_out(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
     let wanted = [event_id("c"), event_id("missing"), event_id("a")];
-    let mut found: Vec<String> = view(rig).await.outbox_by_event(&wanted).await.unwrap().into_iter().map(|r| r.event_id.into()).collect();
+    let mut found: Vec<String> = view(rig)
+        .await
+        .outbox_by_event(&wanted)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|r| r.event_id.into())
+        .collect();
     found.sort();
     assert_eq!(found, ["a", "c"]);
 }
@@ -194,7 +207,7 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
         ],
     )
     .await;
-    in_unit!(rig, |unit| unit.mark_sent(&[confirmed("other")], start()).await.unwrap());
+    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("other")], start()).await.unwrap());
     let any = OutboxFilter::default();
     let by = |change: &dyn Fn(&mut OutboxFilter)| {
         let mut filter = any.clone();
@@ -243,11 +256,17 @@ pub async fn a_filter_takes_its_first_moment_and_leaves_out_its_last(rig: &dyn S
 pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("left", 9, 1)]).await;
     in_unit!(rig, |unit| unit.mark_failed(&[to_retry("retry", Some(later(5)))], start()).await.unwrap());
-    let moved = in_unit!(rig, |unit| unit.mark_sent(&[confirmed("new"), confirmed("retry")], later(2)).await.unwrap());
+    let moved = in_unit!(rig, |unit| unit
+        .mark_sent(&[&confirmed("new"), &confirmed("retry")], later(2))
+        .await
+        .unwrap());
     assert_eq!(moved, 2);
     for id in ["new", "retry"] {
         let row = row(rig, id).await;
-        assert_eq!((row.status, row.sent_time, row.update_time), (OutboxStatus::Sent, Some(later(2)), later(2)));
+        assert_eq!(
+            (row.status, row.sent_time, row.update_time),
+            (OutboxStatus::Sent, Some(later(2)), later(2))
+        );
     }
     assert_eq!(row(rig, "left").await.status, OutboxStatus::New);
 }
@@ -256,19 +275,20 @@ pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
 pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[confirmed("sent")], later(1)).await.unwrap();
+        unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
         unit.mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
     });
     let before = [row(rig, "sent").await, row(rig, "failed").await];
     let proofs = ["sent", "failed", "missing", "new"].map(confirmed);
-    assert_eq!(in_unit!(rig, |unit| unit.mark_sent(&proofs, later(2)).await.unwrap()), 1);
+    assert_eq!(in_unit!(rig, |unit| unit.mark_sent(&refs(&proofs), later(2)).await.unwrap()), 1);
     assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
 }
 
 /// A failed publish leaves its mark: status, count, next time and error.
 pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
     append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
-    let first = FailedPublish { error: format!("消息发送失败: {AWKWARD}"), ..to_retry("a", Some(later(5))) };
+    let first =
+        FailedPublish { error: format!("消息发送失败: {AWKWARD}"), ..to_retry("a", Some(later(5))) };
     let last = to_failed("b");
     let both = [first.clone(), last.clone()];
     assert_eq!(in_unit!(rig, |unit| unit.mark_failed(&both, later(1)).await.unwrap()), 2);
@@ -288,7 +308,7 @@ pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
 pub async fn a_failure_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[confirmed("sent")], later(1)).await.unwrap();
+        unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
         unit.mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
     });
     let before = [row(rig, "sent").await, row(rig, "failed").await];
@@ -302,7 +322,7 @@ pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
     let written = event("e", 7, 3);
     append(rig, std::slice::from_ref(&written)).await;
     in_unit!(rig, |unit| unit.mark_failed(&[to_retry("e", None)], later(1)).await.unwrap());
-    in_unit!(rig, |unit| unit.mark_sent(&[confirmed("e")], later(2)).await.unwrap());
+    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("e")], later(2)).await.unwrap());
     let seen = row(rig, "e").await;
     let expected = as_new(&written, &seen);
     assert_eq!(
@@ -352,7 +372,10 @@ pub async fn the_fence_refuses_what_is_not_held(rig: &dyn StoreRig) {
     for refused in [old, future, other, returned, never] {
         assert!(fenced(rig, "r1", &[refused]).await.is_empty(), "{refused:?}");
     }
-    assert_eq!(fenced(rig, "r1", &[mine, other, returned, never]).await, [mine.partition].into_iter().collect());
+    assert_eq!(
+        fenced(rig, "r1", &[mine, other, returned, never]).await,
+        [mine.partition].into_iter().collect()
+    );
     assert!(fenced(rig, "R1", &[mine]).await.is_empty(), "owners are compared byte by byte");
 }
 

@@ -1,0 +1,78 @@
+//! What the edge works with, and its limits.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_application::App;
+
+use crate::{CallbackVerifier, Tokens};
+
+/// What every route works with.
+pub struct Edge {
+    /// The application.
+    pub app: App,
+    /// Issues and verifies bearer tokens.
+    pub tokens: Tokens,
+    /// Verifies the gateway's signature.
+    pub callbacks: CallbackVerifier,
+    /// Whether this process can serve now.
+    pub readiness: Box<dyn Readiness>,
+    /// What a client may ask of us.
+    pub limits: Limits,
+}
+
+/// Says whether this process can serve now.
+#[async_trait]
+pub trait Readiness: Send + Sync {
+    /// What is wrong now; nothing means ready. It SHOULD answer within a second.
+    async fn problems(&self) -> Vec<Problem>;
+}
+
+#[async_trait]
+impl<F: Fn() -> Vec<Problem> + Send + Sync> Readiness for F {
+    async fn problems(&self) -> Vec<Problem> {
+        self()
+    }
+}
+
+/// Something that keeps this process from serving. Anybody can read it: no addresses, no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// What is not as it should be: `database`, `broker`, ...
+    pub part: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// What a client may ask of us. The defaults are those of spec §4.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The greatest body, in bytes.
+    pub body_bytes: usize,
+    /// How long a request may take from its last header to its answer.
+    pub request: Duration,
+    /// How long the headers may take to arrive; also how long a connection may idle between requests.
+    pub header_read: Duration,
+    /// How long a body may take to arrive.
+    pub body_read: Duration,
+    /// The greatest head of a request, in bytes.
+    pub header_bytes: usize,
+    /// Connections at a time; more wait in the listener's backlog.
+    pub connections: u32,
+    /// How long requests in flight may go on once the process is asked to stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            body_bytes: 64 * 1024,
+            request: Duration::from_secs(30),
+            header_read: Duration::from_secs(10),
+            body_read: Duration::from_secs(10),
+            header_bytes: 32 * 1024,
+            connections: 4096,
+            drain: Duration::from_secs(10),
+        }
+    }
+}

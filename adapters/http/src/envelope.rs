@@ -1,0 +1,171 @@
+//! The one form of every answer: `{"code","message","data","traceId"}` (spec §4).
+//!
+//! A route answers with a [`Reply`] in the extensions of an empty response; it becomes bytes outside of everything that
+//! can fail, where trace id and language are known.
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::language::Language;
+use crate::messages::{self, Text};
+use crate::refusal::Refusal;
+use crate::trace::X_TRACE_ID;
+
+/// The codes of spec §4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Done,
+    Invalid,
+    NotSignedIn,
+    NotAllowed,
+    NotFound,
+    Conflict,
+    Fault,
+    Away,
+}
+
+impl Code {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Code::Done => "00000",
+            Code::Invalid => "A0400",
+            Code::NotSignedIn => "A0301",
+            Code::NotAllowed => "A0303",
+            Code::NotFound => "A0404",
+            Code::Conflict => "A0409",
+            Code::Fault => "B0001",
+            Code::Away => "C0001",
+        }
+    }
+
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Code::Done => StatusCode::OK,
+            Code::Invalid => StatusCode::BAD_REQUEST,
+            Code::NotSignedIn => StatusCode::UNAUTHORIZED,
+            Code::NotAllowed => StatusCode::FORBIDDEN,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::Conflict => StatusCode::CONFLICT,
+            Code::Fault => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Away => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// An answer that is not written yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) code: Code,
+    pub(crate) message: Text,
+    pub(crate) data: ReplyData,
+}
+
+/// What an answer carries.
+#[derive(Debug, Clone)]
+pub(crate) enum ReplyData {
+    Value(Value),
+    /// What is wrong with which field.
+    Errors(Vec<(String, Text)>),
+}
+
+impl Reply {
+    pub(crate) fn into_response(self, status: StatusCode) -> Response {
+        let mut response = status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn write(&self, trace_id: &str, language: Language) -> String {
+        let data = match &self.data {
+            ReplyData::Value(value) => value.clone(),
+            ReplyData::Errors(errors) => {
+                let error = |(field, text): &(String, Text)| {
+                    Value::Object(Map::from_iter([
+                        ("field".to_owned(), field.as_str().into()),
+                        ("message".to_owned(), text.in_language(language).into()),
+                    ]))
+                };
+                Value::Object(Map::from_iter([("errors".to_owned(), errors.iter().map(error).collect())]))
+            }
+        };
+        Value::Object(Map::from_iter([
+            ("code".to_owned(), self.code.as_str().into()),
+            ("message".to_owned(), self.message.in_language(language).into()),
+            ("data".to_owned(), data),
+            ("traceId".to_owned(), trace_id.into()),
+        ]))
+        .to_string()
+    }
+}
+
+/// The answer of a route that did what it was asked.
+#[derive(Debug)]
+pub(crate) struct Done {
+    status: StatusCode,
+    data: Value,
+}
+
+/// What every route returns.
+pub(crate) type Answer = Result<Done, Refusal>;
+
+impl Done {
+    pub(crate) fn ok(data: &impl Serialize) -> Answer {
+        Done::with(StatusCode::OK, data)
+    }
+
+    pub(crate) fn created(data: &impl Serialize) -> Answer {
+        Done::with(StatusCode::CREATED, data)
+    }
+
+    /// A page of a list.
+    pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> Answer {
+        let items = serde_json::to_value(items).map_err(|error| Refusal::fault(&error))?;
+        Done::ok(&json!({ "items": items, "nextCursor": next.map(|id| id.to_string()) }))
+    }
+
+    fn with(status: StatusCode, data: &impl Serialize) -> Answer {
+        let data = serde_json::to_value(data).map_err(|error| Refusal::fault(&error))?;
+        Ok(Done { status, data })
+    }
+}
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        let reply = Reply { code: Code::Done, message: messages::DONE, data: ReplyData::Value(self.data) };
+        reply.into_response(self.status)
+    }
+}
+
+/// Writes the answer. What no route made, but for a success of another form, is given the envelope of its status.
+pub(crate) fn written(response: Response, trace_id: &str, language: Language) -> Response {
+    let response = match (response.extensions().get::<Reply>(), response.status()) {
+        (None, status) if status.is_client_error() || status.is_server_error() => {
+            let (parts, _) = response.into_parts();
+            let mut given = Refusal::of_status(status).into_response();
+            for (name, value) in &parts.headers {
+                given.headers_mut().entry(name).or_insert_with(|| value.clone());
+            }
+            given
+        }
+        (Some(_), _) | (None, _) => response,
+    };
+    let (mut parts, body) = response.into_parts();
+    let body = match parts.extensions.remove::<Reply>() {
+        Some(reply) => {
+            parts.headers.remove(CONTENT_LENGTH);
+            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            Body::from(reply.write(trace_id, language))
+        }
+        None => body,
+    };
+    parts.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(value) = HeaderValue::from_str(trace_id) {
+        parts.headers.insert(X_TRACE_ID, value);
+    }
+    Response::from_parts(parts, body)
+}

@@ -1,0 +1,71 @@
+//! Which language the client prefers (`Accept-Language`, RFC 9110 §12.5.4).
+
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT_LANGUAGE;
+
+/// The languages there are messages in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    English,
+    Chinese,
+}
+
+impl Language {
+    /// The one with the greatest weight; of equals the first; English where neither is named.
+    pub(crate) fn of(headers: &HeaderMap) -> Language {
+        let mut best = (Language::English, 0.0);
+        for header in headers.get_all(ACCEPT_LANGUAGE) {
+            for range in header.to_str().unwrap_or_default().split(',') {
+                let mut parts = range.split(';');
+                let Some(language) = parts.next().and_then(|tag| Language::named(tag.trim())) else {
+                    continue;
+                };
+                let weight = parts
+                    .find_map(|part| part.trim().strip_prefix("q="))
+                    .map_or(Some(1.0), |q| q.parse().ok());
+                if let Some(weight) = weight.filter(|weight: &f32| *weight > best.1) {
+                    best = (language, weight);
+                }
+            }
+        }
+        best.0
+    }
+
+    fn named(tag: &str) -> Option<Language> {
+        let primary = tag.split('-').next().unwrap_or(tag);
+        if primary.eq_ignore_ascii_case("zh") {
+            Some(Language::Chinese)
+        } else if primary.eq_ignore_ascii_case("en") || primary == "*" {
+            Some(Language::English)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_weight_wins_and_english_is_the_rest() {
+        let cases = [
+            ("", Language::English),
+            ("zh", Language::Chinese),
+            ("zh-CN,zh;q=0.9,en;q=0.8", Language::Chinese),
+            ("ZH-hant", Language::Chinese),
+            ("en-US,en;q=0.9,zh;q=0.8", Language::English),
+            ("en;q=0.5, zh;q=0.8", Language::Chinese),
+            ("fr, zh;q=0.1", Language::Chinese),
+            ("zh;q=0", Language::English),
+            ("zh;q=x", Language::English),
+            ("zhuang", Language::English),
+            ("*", Language::English),
+        ];
+        for (value, expected) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_LANGUAGE, value.parse().unwrap());
+            assert_eq!(Language::of(&headers), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What is said to people, in English and in Chinese. Rules of the domain are worded there; their Chinese is here.
+
+use std::borrow::Cow;
+
+use handover_domain::{
+    IdError, MoneyError, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus, ProductRefusal,
+    ProductStatus, TextError,
+};
+
+use crate::language::Language;
+
+/// A message in both languages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text {
+    en: Cow<'static, str>,
+    zh: Cow<'static, str>,
+}
+
+impl Text {
+    pub(crate) const fn fixed(en: &'static str, zh: &'static str) -> Text {
+        Text { en: Cow::Borrowed(en), zh: Cow::Borrowed(zh) }
+    }
+
+    pub(crate) fn new(en: impl ToString, zh: impl Into<Cow<'static, str>>) -> Text {
+        Text { en: Cow::Owned(en.to_string()), zh: zh.into() }
+    }
+
+    pub(crate) fn in_language(&self, language: Language) -> &str {
+        match language {
+            Language::English => &self.en,
+            Language::Chinese => &self.zh,
+        }
+    }
+}
+
+pub(crate) const DONE: Text = Text::fixed("done", "成功");
+pub(crate) const INVALID: Text = Text::fixed("the input is not valid", "请求参数不正确");
+pub(crate) const NOT_SIGNED_IN: Text = Text::fixed("a bearer token is needed", "请先登录");
+pub(crate) const BAD_TOKEN: Text = Text::fixed("the token is not valid", "登录凭证无效");
+pub(crate) const EXPIRED_TOKEN: Text = Text::fixed("the token has expired", "登录已过期");
+pub(crate) const BAD_SIGNATURE: Text =
+    Text::fixed("the signature is missing, wrong or too old", "签名缺失、错误或已过期");
+pub(crate) const NOT_ALLOWED: Text = Text::fixed("you may not do this", "没有权限");
+pub(crate) const NO_ROUTE: Text = Text::fixed("there is nothing here", "请求的地址不存在");
+pub(crate) const WRONG_METHOD: Text =
+    Text::fixed("this address does not take that method", "不支持该请求方法");
+pub(crate) const TOO_SLOW: Text = Text::fixed("the request took too long", "请求超时");
+pub(crate) const TOO_LARGE: Text = Text::fixed("the body is too large", "请求体过大");
+pub(crate) const NOT_JSON_TYPE: Text =
+    Text::fixed("the content type must be application/json", "Content-Type 必须是 application/json");
+pub(crate) const CONFLICT: Text =
+    Text::fixed("somebody else changed it at the same time", "数据已被他人修改，请重试");
+pub(crate) const FAULT: Text =
+    Text::fixed("something went wrong on our side; the trace id finds it", "系统内部错误，请提供 traceId");
+pub(crate) const AWAY: Text = Text::fixed(
+    "something we depend on is away; nothing was changed",
+    "依赖的服务暂不可用，数据未变更，请稍后重试",
+);
+pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
+    "the connection was lost while saving; look whether it happened before you try again",
+    "保存时连接中断，结果未知，请先查询再重试",
+);
+pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
+
+pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");
+pub(crate) const UNKNOWN_FIELD: Text = Text::fixed("is not a field of this request", "未知字段");
+pub(crate) const TWICE: Text = Text::fixed("is given more than once", "重复出现");
+pub(crate) const NOT_TEXT: Text = Text::fixed("must be a string", "必须是字符串");
+pub(crate) const NOT_A_NUMBER: Text = Text::fixed("must be a number", "必须是数字");
+pub(crate) const NOT_AN_OBJECT: Text = Text::fixed("must be a JSON object", "必须是 JSON 对象");
+pub(crate) const BROKEN_BODY: Text = Text::fixed("could not be read", "读取失败");
+pub(crate) const PRICE_RANGE: Text =
+    Text::fixed("must be from 0.01 to 9999999.99", "必须在 0.01 到 9999999.99 之间");
+pub(crate) const LIMIT_RANGE: Text =
+    Text::fixed("must be an integer from 1 to 100", "必须是 1 到 100 的整数");
+pub(crate) const BAD_CURSOR: Text =
+    Text::fixed("must be the nextCursor of an earlier page", "必须是上一页返回的 nextCursor");
+pub(crate) const NOT_A_TIME: Text = Text::fixed(
+    "must be an RFC 3339 time such as 2026-01-31T08:00:00Z",
+    "必须是 RFC 3339 时间，例如 2026-01-31T08:00:00Z",
+);
+pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
+
+pub(crate) fn one_of(names: &str) -> Text {
+    Text::new(format!("must be one of {names}"), format!("必须是以下之一：{names}"))
+}
+
+pub(crate) fn visible_ascii(max: usize) -> Text {
+    Text::new(
+        format!("must be 1 to {max} visible ASCII characters"),
+        format!("必须是 1 到 {max} 个可见 ASCII 字符"),
+    )
+}
+
+pub(crate) fn not_found(what: &'static str) -> Text {
+    let zh = match what {
+        "product" => "商品不存在",
+        "order" => "订单不存在",
+        "payment" => "支付单不存在",
+        "tenant" => "租户不存在",
+        _ => "不存在",
+    };
+    Text::new(format!("no such {what}"), zh)
+}
+
+impl From<TextError> for Text {
+    fn from(error: TextError) -> Text {
+        Text::new(error, format!("必须是 1 到 {} 个字符，且不含控制字符", error.max))
+    }
+}
+
+impl From<IdError> for Text {
+    fn from(error: IdError) -> Text {
+        let zh = match error {
+            IdError::OutOfRange => "必须是 1 到 9007199254740991 的整数",
+            IdError::NotAnEventId => "必须是 1 到 64 个可见 ASCII 字符",
+        };
+        Text::new(error, zh)
+    }
+}
+
+impl From<MoneyError> for Text {
+    fn from(error: MoneyError) -> Text {
+        let zh = match error {
+            MoneyError::NotDecimal => "必须是普通十进制数，例如 88.50",
+            MoneyError::TooPrecise => "最多两位小数",
+            MoneyError::OutOfRange => "必须在 0 到 90071992547409.91 之间",
+        };
+        Text::new(error, zh)
+    }
+}
+
+impl From<&ProductRefusal> for Text {
+    fn from(refusal: &ProductRefusal) -> Text {
+        let zh = match refusal {
+            ProductRefusal::WrongStatus { status: ProductStatus::OnSale } => "商品正在出售",
+            ProductRefusal::WrongStatus { status: ProductStatus::Sold } => "商品已售出",
+            ProductRefusal::WrongStatus { status: ProductStatus::OffShelf } => "商品已下架",
+            ProductRefusal::OwnProduct => "不能购买自己的商品",
+            ProductRefusal::NotTheSeller => "只有卖家可以操作该商品",
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+impl From<&OrderRefusal> for Text {
+    fn from(refusal: &OrderRefusal) -> Text {
+        let zh: Cow<'static, str> = match refusal {
+            OrderRefusal::NotAllowed { .. } => "您不能对该订单执行此操作".into(),
+            OrderRefusal::WrongStatus { status, .. } => {
+                format!("订单{}，不能执行此操作", order_status(*status)).into()
+            }
+            OrderRefusal::NotOverdue => "订单尚未超时".into(),
+            OrderRefusal::Product(product) => return product.into(),
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+fn order_status(status: OrderStatus) -> &'static str {
+    match status {
+        OrderStatus::Pending => "待支付",
+        OrderStatus::Paid => "已支付",
+        OrderStatus::Shipped => "已发货",
+        OrderStatus::Completed => "已完成",
+        OrderStatus::Cancelled => "已取消",
+        OrderStatus::Refunded => "已退款",
+    }
+}
+
+impl From<&PaymentRefusal> for Text {
+    fn from(refusal: &PaymentRefusal) -> Text {
+        let zh: Cow<'static, str> = match refusal {
+            PaymentRefusal::WrongAmount { expected, .. } => format!("金额不符，应为 {expected}").into(),
+            PaymentRefusal::AlreadySettled { status: PaymentStatus::Processing } => "支付处理中".into(),
+            PaymentRefusal::AlreadySettled { status: PaymentStatus::Success } => "支付已成功".into(),
+            PaymentRefusal::AlreadySettled { status: PaymentStatus::Failed } => "支付已失败".into(),
+        };
+        Text::new(refusal, zh)
+    }
+}

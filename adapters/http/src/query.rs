@@ -1,0 +1,82 @@
+//! Reads query parameters, as strictly as bodies: an unknown one is a typing error that would go unseen.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use chrono::{DateTime, Utc};
+use handover_domain::UnknownName;
+
+use crate::messages::{self, Text};
+use crate::refusal::Refusal;
+
+/// `limit` where none is asked for, and the greatest.
+const DEFAULT_LIMIT: u32 = 20;
+const MAX_LIMIT: u32 = 100;
+
+/// The parameters of one request. Read each, then [`Parameters::finish`]. An empty one counts as absent.
+pub(crate) struct Parameters {
+    values: Vec<(String, String)>,
+    errors: Vec<(String, Text)>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Query(values) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Refusal::field("query", messages::BROKEN_BODY))?;
+        Ok(Parameters { values, errors: Vec::new() })
+    }
+}
+
+impl Parameters {
+    /// A parameter, if it is there and right.
+    pub(crate) fn read<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Text>) -> Option<T> {
+        let mut given: Vec<String> =
+            self.values.extract_if(.., |(n, _)| n == name).map(|(_, value)| value).collect();
+        let value = given.pop()?;
+        if !given.is_empty() {
+            self.errors.push((name.to_owned(), messages::TWICE));
+        }
+        if value.is_empty() {
+            return None;
+        }
+        read(&value).map_err(|error| self.errors.push((name.to_owned(), error))).ok()
+    }
+
+    /// A name out of an enum.
+    pub(crate) fn named<T: std::str::FromStr<Err = UnknownName>>(&mut self, name: &str) -> Option<T> {
+        self.read(name, |text| text.parse().map_err(|error: UnknownName| messages::one_of(error.expected)))
+    }
+
+    /// A moment.
+    pub(crate) fn time(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        self.read(name, |text| {
+            let time = DateTime::parse_from_rfc3339(text).map_err(|_| messages::NOT_A_TIME)?;
+            Ok(time.to_utc())
+        })
+    }
+
+    /// `limit`: how many items a page has.
+    pub(crate) fn limit(&mut self) -> u32 {
+        let limit = self.read("limit", |text| match text.parse() {
+            Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
+            Ok(_) | Err(_) => Err(messages::LIMIT_RANGE),
+        });
+        limit.unwrap_or(DEFAULT_LIMIT)
+    }
+
+    /// `cursor`: where the page begins.
+    pub(crate) fn cursor<I: TryFrom<i64>>(&mut self) -> Option<I> {
+        self.read("cursor", |text| {
+            let id: i64 = text.parse().map_err(|_| messages::BAD_CURSOR)?;
+            I::try_from(id).ok().filter(|_| id > 0).ok_or(messages::BAD_CURSOR)
+        })
+    }
+
+    /// Nothing is wrong, and nothing is left.
+    pub(crate) fn finish(mut self) -> Result<(), Refusal> {
+        self.errors.extend(self.values.into_iter().map(|(name, _)| (name, messages::UNKNOWN_FIELD)));
+        if self.errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(self.errors)) }
+    }
+}

@@ -1,0 +1,172 @@
+//! Why a request is not done, and what its sender is told.
+//!
+//! **Invariant:** what a store or a broker says goes to the log, once, and never to the client.
+
+use std::fmt::Display;
+
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use handover_application::ports::{BrokerError, StoreError};
+use handover_application::use_cases::UseCaseError;
+use handover_domain::{OrderRefusal, PaymentRefusal, ProductRefusal};
+use serde_json::Value;
+
+use crate::envelope::{Code, Reply, ReplyData};
+use crate::messages::{self, Text};
+
+/// How long a client is asked to wait for a dependency, in seconds.
+const RETRY_AFTER_S: u16 = 5;
+
+/// An answer that refuses.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    reply: Box<Reply>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: Text) -> Refusal {
+        let reply = Reply { code, message, data: ReplyData::Value(Value::Null) };
+        Refusal { status: code.status(), reply: Box::new(reply) }
+    }
+
+    /// Invalid input, with what is wrong with which field.
+    pub(crate) fn invalid(errors: Vec<(String, Text)>) -> Refusal {
+        let mut refusal = Refusal::new(Code::Invalid, messages::INVALID);
+        refusal.reply.data = ReplyData::Errors(errors);
+        refusal
+    }
+
+    /// Invalid input in one field.
+    pub(crate) fn field(name: &str, message: Text) -> Refusal {
+        Refusal::invalid(vec![(name.to_owned(), message)])
+    }
+
+    /// With data that says more.
+    pub(crate) fn with_data(mut self, data: Value) -> Refusal {
+        self.reply.data = ReplyData::Value(data);
+        self
+    }
+
+    /// No such thing, or not the caller's.
+    pub(crate) fn not_found(what: &'static str) -> Refusal {
+        Refusal::new(Code::NotFound, messages::not_found(what))
+    }
+
+    /// Our fault: logged here, in the span of the request.
+    pub(crate) fn fault(error: &dyn Display) -> Refusal {
+        tracing::error!(%error, "a request failed");
+        Refusal::new(Code::Fault, messages::FAULT)
+    }
+
+    /// A dependency is away: logged here, in the span of the request.
+    fn away(error: &dyn Display, message: Text) -> Refusal {
+        tracing::warn!(%error, "a request could not be served");
+        Refusal::new(Code::Away, message)
+    }
+
+    /// What a bare status means.
+    pub(crate) fn of_status(status: StatusCode) -> Refusal {
+        let (code, message) = match status {
+            StatusCode::UNAUTHORIZED => (Code::NotSignedIn, messages::NOT_SIGNED_IN),
+            StatusCode::FORBIDDEN => (Code::NotAllowed, messages::NOT_ALLOWED),
+            StatusCode::NOT_FOUND => (Code::NotFound, messages::NO_ROUTE),
+            StatusCode::METHOD_NOT_ALLOWED => (Code::Invalid, messages::WRONG_METHOD),
+            StatusCode::REQUEST_TIMEOUT => (Code::Invalid, messages::TOO_SLOW),
+            StatusCode::PAYLOAD_TOO_LARGE => (Code::Invalid, messages::TOO_LARGE),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => (Code::Invalid, messages::NOT_JSON_TYPE),
+            StatusCode::SERVICE_UNAVAILABLE => (Code::Away, messages::AWAY),
+            other if other.is_client_error() => (Code::Invalid, messages::INVALID),
+            _ => (Code::Fault, messages::FAULT),
+        };
+        Refusal { status, ..Refusal::new(code, message) }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let code = self.reply.code;
+        let mut response = self.reply.into_response(self.status);
+        match code {
+            Code::Away => {
+                response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
+            }
+            Code::NotSignedIn => {
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Code::Done | Code::Invalid | Code::NotAllowed | Code::NotFound | Code::Conflict | Code::Fault => {
+            }
+        }
+        response
+    }
+}
+
+impl From<UseCaseError> for Refusal {
+    fn from(error: UseCaseError) -> Refusal {
+        match error {
+            UseCaseError::NotFound { what } => Refusal::not_found(what),
+            UseCaseError::NotAllowed { .. } => Refusal::new(Code::NotAllowed, messages::NOT_ALLOWED),
+            UseCaseError::Order(refusal) => refusal.into(),
+            UseCaseError::Product(refusal) => refusal.into(),
+            UseCaseError::Payment(refusal) => refusal.into(),
+            UseCaseError::Store(error) => error.into(),
+            UseCaseError::Broker(error) => error.into(),
+        }
+    }
+}
+
+impl From<OrderRefusal> for Refusal {
+    fn from(refusal: OrderRefusal) -> Refusal {
+        let code = match &refusal {
+            OrderRefusal::NotAllowed { .. } => Code::NotAllowed,
+            OrderRefusal::WrongStatus { .. } | OrderRefusal::NotOverdue => Code::Conflict,
+            OrderRefusal::Product(product) => product_code(product),
+        };
+        Refusal::new(code, Text::from(&refusal))
+    }
+}
+
+impl From<ProductRefusal> for Refusal {
+    fn from(refusal: ProductRefusal) -> Refusal {
+        Refusal::new(product_code(&refusal), Text::from(&refusal))
+    }
+}
+
+/// A product can be seen by everybody in its tenant, so there is nothing to hide from who may not touch it.
+fn product_code(refusal: &ProductRefusal) -> Code {
+    match refusal {
+        ProductRefusal::WrongStatus { .. } => Code::Conflict,
+        ProductRefusal::OwnProduct | ProductRefusal::NotTheSeller => Code::NotAllowed,
+    }
+}
+
+impl From<PaymentRefusal> for Refusal {
+    fn from(refusal: PaymentRefusal) -> Refusal {
+        let text = Text::from(&refusal);
+        match refusal {
+            PaymentRefusal::WrongAmount { .. } => Refusal::field("amount", text),
+            PaymentRefusal::AlreadySettled { .. } => Refusal::new(Code::Conflict, text),
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        match &error {
+            StoreError::Conflict { .. } => Refusal::new(Code::Conflict, messages::CONFLICT),
+            StoreError::Transient(_) | StoreError::Unavailable(_) => Refusal::away(&error, messages::AWAY),
+            StoreError::CommitUnknown(_) => Refusal::away(&error, messages::OUTCOME_UNKNOWN),
+            StoreError::Corrupt { .. } | StoreError::Backend(_) => Refusal::fault(&error),
+        }
+    }
+}
+
+impl From<BrokerError> for Refusal {
+    fn from(error: BrokerError) -> Refusal {
+        match &error {
+            BrokerError::Unreachable(_) | BrokerError::Closed { .. } => Refusal::away(&error, messages::AWAY),
+            BrokerError::Refused { .. } => Refusal::fault(&error),
+        }
+    }
+}

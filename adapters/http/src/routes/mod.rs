@@ -1,0 +1,69 @@
+//! Every address the service answers at.
+
+mod health;
+mod ops;
+mod orders;
+mod payments;
+mod products;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serializer;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::edge::Edge;
+use crate::refusal::Refusal;
+use crate::trace::traced;
+
+/// The routes of spec §4 on this edge.
+pub fn router(edge: Edge) -> Router {
+    layered(routes(), edge)
+}
+
+fn routes() -> Router<Arc<Edge>> {
+    let api = Router::new()
+        .nest("/products", products::routes())
+        .nest("/orders", orders::routes())
+        .nest("/payments", payments::routes())
+        .nest("/ops", ops::routes());
+    Router::new().nest("/api/v1", api).merge(health::routes())
+}
+
+/// The routes within everything that a request passes on its way to them.
+fn layered(routes: Router<Arc<Edge>>, edge: Edge) -> Router {
+    let edge = Arc::new(edge);
+    routes
+        .fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) })
+        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) })
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(Arc::clone(&edge), traced))
+        .with_state(edge)
+}
+
+/// The answer to a request whose route panicked.
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let what = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "not a text".to_owned());
+    Refusal::fault(&format_args!("a route panicked: {what}")).into_response()
+}
+
+/// UTC with `Z` and no more fraction digits than needed (spec §1 "time").
+fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+}
+
+fn rfc3339_or_null<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => rfc3339(time, serializer),
+        None => serializer.serialize_none(),
+    }
+}

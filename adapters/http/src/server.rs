@@ -1,0 +1,114 @@
+//! Serves a router on a listener. `axum::serve` lets a client take for ever to send its headers; this does not.
+//!
+//! **Invariant:** every connection is a task of the process, and none outlives `serve`.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use handover_application::Tasks;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::edge::Limits;
+
+/// How long accepting pauses when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Serves until `stop`, then lets the requests in flight finish for as long as `limits.drain`.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tasks: &Tasks,
+    stop: CancellationToken,
+    limits: &Limits,
+) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    let slots = Arc::new(Semaphore::new(limits.connections as usize));
+    let cut = CancellationToken::new();
+    tracing::info!(%address, "serving");
+    loop {
+        let accepted = async {
+            let slot = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>((slot, listener.accept().await?.0))
+        };
+        let (slot, stream) = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = accepted => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_the_clients(&error) => continue,
+                Err(error) => {
+                    tracing::error!(%error, "cannot accept connections");
+                    // The result tells whether to stop; the loop asks itself.
+                    let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
+                    continue;
+                }
+            },
+        };
+        let connection = connection(stream, router.clone(), limits.clone(), stop.clone(), cut.clone());
+        drop(tasks.spawn(async move {
+            connection.await;
+            drop(slot);
+        }));
+    }
+    drop(listener);
+    if timeout(limits.drain, all_closed(&slots, limits)).await.is_err() {
+        tracing::warn!(drain = ?limits.drain, "requests in flight are cut off");
+        cut.cancel();
+        all_closed(&slots, limits).await;
+    }
+    Ok(())
+}
+
+async fn all_closed(slots: &Semaphore, limits: &Limits) {
+    // An error would mean that the semaphore was closed, which nobody does.
+    let _ = slots.acquire_many(limits.connections).await;
+}
+
+/// Serves one connection to its end, or until it is cut.
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+    cut: CancellationToken,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read)
+        .max_buf_size(limits.header_bytes)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => ended,
+                () = cut.cancelled() => return,
+            }
+        }
+        ended = connection.as_mut() => ended,
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// The client was gone before we took its connection.
+fn is_the_clients(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+    )
+}

@@ -1,0 +1,105 @@
+//! The trace of a request: its ids, its span, its log line, its time limit.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use handover_application::Trace;
+use handover_application::ports::Chance;
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use crate::edge::Edge;
+use crate::envelope::written;
+use crate::language::Language;
+use crate::refusal::Refusal;
+
+/// The header that carries the trace id, in and out.
+pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The outermost layer: everything a request meets further in happens in its span and its time, and is answered in the
+/// envelope.
+pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
+    let trace = of(request.headers(), edge.app.tx.chance.as_ref());
+    let language = Language::of(request.headers());
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", traceId = %trace.trace_id, method = %request.method(), route);
+    request.extensions_mut().insert(trace.clone());
+    async {
+        let begun = Instant::now();
+        let response = match timeout(edge.limits.request, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
+        };
+        let response = written(response, &trace.trace_id, language);
+        let duration_ms = begun.elapsed().as_millis();
+        tracing::info!(status = response.status().as_u16(), durationMs = %duration_ms, "answered");
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// The trace that the client is in, or a new one.
+fn of(headers: &HeaderMap, chance: &dyn Chance) -> Trace {
+    let traceparent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(well_formed);
+    let asked = headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
+    let trace_id = match (asked, &traceparent) {
+        (Some(id), _) => id.to_owned(),
+        (None, Some(parent)) => parent[3..35].to_owned(),
+        (None, None) => format!("{:016x}{:016x}", chance.next(), chance.next()),
+    };
+    Trace { trace_id, traceparent }
+}
+
+fn is_trace_id(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// A `traceparent` as version 00 writes it, if it is one (W3C Trace Context §3.2, §4.3: of a later version the first
+/// four fields are read).
+fn well_formed(text: &str) -> Option<String> {
+    let head = text.get(..55)?;
+    let mut fields = head.split('-');
+    let (version, trace, parent, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let hex = |field: &str, length: usize| {
+        field.len() == length && field.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let shaped = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
+    let named = version != "ff" && trace.bytes().any(|b| b != b'0') && parent.bytes().any(|b| b != b'0');
+    let ends = text.len() == 55 || (version != "00" && text.as_bytes().get(55) == Some(&b'-'));
+    (shaped && named && ends).then(|| format!("00-{trace}-{parent}-{flags}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_traceparent_is_taken_only_when_every_field_is_well_formed() {
+        let good = [(PARENT.to_owned(), PARENT), (format!("cc{}-more", &PARENT[2..]), PARENT)];
+        for (given, taken) in good {
+            assert_eq!(well_formed(&given).as_deref(), Some(taken));
+        }
+        let bad = [
+            String::new(),
+            PARENT[..54].to_owned(),
+            format!("{PARENT}-more"),
+            PARENT.to_uppercase(),
+            PARENT.replace("00-4", "ff-4"),
+            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
+            format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", "0".repeat(16)),
+            PARENT.replace('-', "_"),
+            "é".repeat(55),
+        ];
+        for given in bad {
+            assert_eq!(well_formed(&given), None, "{given}");
+        }
+    }
+}

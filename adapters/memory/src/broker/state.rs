@@ -1,0 +1,273 @@
+//! Exchange, queues and subscriptions: every change of the broker, each in one step.
+//!
+//! **Invariant:** a message that was confirmed is in a queue, or handed out and unsettled, or it was acked, died where
+//! no dead-letter key leads further, or was purged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::{
+    BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
+};
+
+use super::queue::{Queue, Stored};
+
+/// What was handed to a subscription and is not settled.
+#[derive(Debug)]
+struct Unsettled {
+    position: u64,
+    stored: Stored,
+}
+
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    pub(super) queue: String,
+    prefetch: usize,
+    unsettled: BTreeMap<DeliveryTag, Unsettled>,
+    next_tag: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) reachable: bool,
+    pub(super) nacks_left: usize,
+    pub(super) exchange: Option<String>,
+    pub(super) queues: BTreeMap<String, Queue>,
+    pub(super) subscribers: BTreeMap<u64, Subscriber>,
+    next_subscriber: u64,
+    /// Which queues a key leads to; forgotten when a binding changes.
+    pub(super) routes: BTreeMap<String, Arc<[String]>>,
+}
+
+/// What a consumer says about deliveries.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Settlement {
+    Done,
+    Nack(Requeue),
+}
+
+pub(super) fn refused(what: String) -> BrokerError {
+    BrokerError::Refused { what }
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            reachable: true,
+            nacks_left: 0,
+            exchange: None,
+            queues: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
+            next_subscriber: 0,
+            routes: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn check_reachable(&self) -> Result<(), BrokerError> {
+        if self.reachable { Ok(()) } else { Err(BrokerError::Unreachable("switched off".into())) }
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        window: Vec<Outgoing>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<PublishOutcome>, BrokerError> {
+        self.check_reachable()?;
+        if self.exchange.is_none() {
+            return Err(refused("no exchange is declared: declare the topology first".to_owned()));
+        }
+        self.expire(now);
+        Ok(window.into_iter().map(|outgoing| self.publish_one(outgoing, now)).collect())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the broker that took the message")]
+    fn publish_one(&mut self, outgoing: Outgoing, now: DateTime<Utc>) -> PublishOutcome {
+        if self.nacks_left > 0 {
+            self.nacks_left -= 1;
+            return outgoing.nacked("the broker could not take it");
+        }
+        let routed =
+            self.route(outgoing.routing_key(), Stored::new(Arc::new(outgoing.message().clone())), now);
+        if routed { outgoing.confirmed() } else { outgoing.returned("312 NO_ROUTE") }
+    }
+
+    /// Puts a message into every queue that its key leads to, once each; tells whether there is one.
+    fn route(&mut self, key: &str, stored: Stored, now: DateTime<Utc>) -> bool {
+        let names = self.queues_of(key);
+        for name in names.iter() {
+            // As in RabbitMQ: what comes back to a queue by expiring alone would go round for ever.
+            if !stored.expired_in.contains(name) {
+                self.enter(name, stored.clone(), now);
+            }
+        }
+        !names.is_empty()
+    }
+
+    fn queues_of(&mut self, key: &str) -> Arc<[String]> {
+        if let Some(names) = self.routes.get(key) {
+            return names.clone();
+        }
+        let taking = self.queues.iter().filter(|(_, queue)| queue.takes(key));
+        let names: Arc<[String]> = taking.map(|(name, _)| name.clone()).collect();
+        self.routes.insert(key.to_owned(), names.clone());
+        names
+    }
+
+    /// Adds a message to a queue; false if there is no such queue.
+    pub(super) fn enter(&mut self, name: &str, stored: Stored, now: DateTime<Utc>) -> bool {
+        let Some(queue) = self.queues.get_mut(name) else { return false };
+        queue.enter(stored, now);
+        if queue.spec.ttl.is_some() && queue.len() == 1 {
+            // Consumers further down sleep until the first expiry, and this is a new one.
+            for target in queue
+                .spec
+                .dead_letter_key
+                .clone()
+                .map(|key| self.queues_of(&key))
+                .iter()
+                .flat_map(|it| it.iter())
+            {
+                if let Some(target) = self.queues.get(target) {
+                    target.changed.notify_waiters();
+                }
+            }
+        }
+        true
+    }
+
+    /// Dead-letters what has expired by now.
+    pub(super) fn expire(&mut self, now: DateTime<Utc>) {
+        let delaying: Vec<String> = self
+            .queues
+            .values()
+            .filter(|queue| queue.next_expiry().is_some_and(|at| at <= now))
+            .map(|queue| queue.spec.name.clone())
+            .collect();
+        for name in delaying {
+            while let Some(mut expired) = self.queues.get_mut(&name).and_then(|queue| queue.take_expired(now))
+            {
+                expired.expired_in.push(name.clone());
+                self.bury(&name, expired, now);
+            }
+        }
+    }
+
+    /// Dead-letters one message as its queue says.
+    fn bury(&mut self, queue: &str, dead: Stored, now: DateTime<Utc>) {
+        let key = self.queues.get(queue).and_then(|queue| queue.spec.dead_letter_key.clone());
+        if let Some(key) = key {
+            let died_in = Some(queue.to_owned());
+            self.route(&key, Stored { redelivered: false, died_in, expires_at: None, ..dead }, now);
+        }
+    }
+
+    /// The first expiry that may bring this queue a message.
+    pub(super) fn next_expiry_for(&mut self, queue: &str) -> Option<DateTime<Utc>> {
+        let expiring = self
+            .queues
+            .values()
+            .filter_map(|from| Some((from.next_expiry()?, from.spec.dead_letter_key.clone())));
+        let expiring: Vec<_> = expiring.collect();
+        let reaching = expiring.into_iter().filter(|(_, key)| {
+            key.as_ref().is_some_and(|key| self.queues_of(key).iter().any(|name| name == queue))
+        });
+        reaching.map(|(at, _)| at).min()
+    }
+
+    pub(super) fn subscribe(&mut self, queue: &str, prefetch: u16) -> Result<u64, BrokerError> {
+        self.check_reachable()?;
+        if !self.queues.contains_key(queue) {
+            return Err(refused(format!("there is no queue {queue}: declare the topology first")));
+        }
+        let id = self.next_subscriber;
+        self.next_subscriber += 1;
+        let (queue, prefetch) = (queue.to_owned(), usize::from(prefetch));
+        self.subscribers.insert(id, Subscriber { queue, prefetch, unsettled: BTreeMap::new(), next_tag: 1 });
+        Ok(id)
+    }
+
+    /// Hands out as many messages as the prefetch allows: none if it is used up or nothing is ready.
+    pub(super) fn deliver(&mut self, subscriber: u64) -> Option<Vec<Delivery>> {
+        let subscriber = self.subscribers.get_mut(&subscriber)?;
+        let queue = self.queues.get_mut(&subscriber.queue)?;
+        let mut deliveries = Vec::new();
+        while subscriber.unsettled.len() < subscriber.prefetch {
+            let Some((position, stored)) = queue.take() else { break };
+            let tag = DeliveryTag(subscriber.next_tag);
+            subscriber.next_tag += 1;
+            deliveries.push(Delivery {
+                tag,
+                redelivered: stored.redelivered,
+                died_in: stored.died_in.clone(),
+                message: Message::clone(&stored.message),
+            });
+            subscriber.unsettled.insert(tag, Unsettled { position, stored });
+        }
+        Some(deliveries)
+    }
+
+    /// What rings when a subscription may find more than before.
+    pub(super) fn bell(&self, subscriber: u64) -> Option<Arc<tokio::sync::Notify>> {
+        let subscriber = self.subscribers.get(&subscriber)?;
+        Some(self.queues.get(&subscriber.queue)?.changed.clone())
+    }
+
+    /// Settles deliveries; false if the subscription is over.
+    pub(super) fn settle(
+        &mut self,
+        id: u64,
+        tags: &[DeliveryTag],
+        settlement: Settlement,
+        now: DateTime<Utc>,
+    ) -> bool {
+        let Some(subscriber) = self.subscribers.get_mut(&id) else { return false };
+        let settled: Vec<Unsettled> =
+            tags.iter().filter_map(|tag| subscriber.unsettled.remove(tag)).collect();
+        let name = subscriber.queue.clone();
+        for Unsettled { position, mut stored } in settled {
+            match settlement {
+                Settlement::Done => {}
+                Settlement::Nack(Requeue::Yes) => {
+                    if let Some(queue) = self.queues.get_mut(&name) {
+                        queue.put_back(position, stored);
+                    }
+                }
+                Settlement::Nack(Requeue::No) => {
+                    // A rejection is somebody's will, so that a cycle through it ends when they want.
+                    stored.expired_in.clear();
+                    self.bury(&name, stored, now);
+                }
+            }
+        }
+        if let Some(queue) = self.queues.get(&name) {
+            queue.changed.notify_waiters();
+        }
+        true
+    }
+
+    /// Ends a subscription and returns what it had not settled.
+    pub(super) fn unsubscribe(&mut self, id: u64) {
+        let Some(subscriber) = self.subscribers.remove(&id) else { return };
+        if let Some(queue) = self.queues.get_mut(&subscriber.queue) {
+            for Unsettled { position, stored } in subscriber.unsettled.into_values() {
+                queue.put_back(position, stored);
+            }
+            queue.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn depths(&self) -> Vec<QueueDepth> {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let depth = |(name, queue): (&String, &Queue)| {
+            let of = || self.subscribers.values().filter(|subscriber| subscriber.queue == *name);
+            QueueDepth {
+                name: name.clone(),
+                ready: count(queue.len()),
+                unacked: count(of().map(|subscriber| subscriber.unsettled.len()).sum()),
+                consumers: count(of().count()),
+            }
+        };
+        self.queues.iter().map(depth).collect()
+    }
+}

@@ -1,0 +1,253 @@
+//! The consume log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::{
+    ConsumeLog, ConsumeQueries, ConsumeRecord, ConsumerSubscription, Consumption, Expected, OutboxRow,
+    StoreError, Unapplied,
+};
+use handover_domain::{AggregateRef, ConsumeStatus, EventId, EventType};
+
+use super::locks::Lock;
+use super::outbox_index::{of_aggregate, sent_between};
+use super::statement::{Statement, next};
+use super::tables::Row;
+use super::unit::MemoryUnit;
+use super::{conflict, limited};
+
+#[derive(Debug, Clone)]
+pub(super) struct ConsumptionRow {
+    id: i64,
+    pub(super) is: Consumption,
+}
+
+/// Rows that are not settled, by consumer: when they last changed, in which order they were inserted, of which event.
+#[derive(Default)]
+pub(super) struct ConsumptionIndex {
+    open: BTreeMap<String, BTreeSet<(DateTime<Utc>, i64, EventId)>>,
+}
+
+impl ConsumptionRow {
+    fn entry(&self) -> (DateTime<Utc>, i64, EventId) {
+        (self.is.consume_time, self.id, self.is.event_id.clone())
+    }
+}
+
+impl Row for ConsumptionRow {
+    type Key = (String, EventId);
+    type Index = ConsumptionIndex;
+
+    fn key(&self) -> (String, EventId) {
+        (self.is.consumer.clone(), self.is.event_id.clone())
+    }
+
+    fn enter(&self, index: &mut ConsumptionIndex) {
+        if self.is.status.is_settled() {
+            return;
+        }
+        match index.open.get_mut(&self.is.consumer) {
+            Some(open) => {
+                open.insert(self.entry());
+            }
+            None => {
+                index.open.insert(self.is.consumer.clone(), BTreeSet::from([self.entry()]));
+            }
+        }
+    }
+
+    fn leave(&self, index: &mut ConsumptionIndex) {
+        if let Some(open) = index.open.get_mut(&self.is.consumer) {
+            open.remove(&self.entry());
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct SubscriptionRow {
+    consumer: String,
+    is: ConsumerSubscription,
+}
+
+impl Row for SubscriptionRow {
+    type Key = String;
+    type Index = ();
+
+    fn key(&self) -> String {
+        self.consumer.clone()
+    }
+}
+
+fn record_of(row: &ConsumptionRow) -> ConsumeRecord {
+    ConsumeRecord {
+        status: row.is.status,
+        attempts: row.is.attempts,
+        next_retry_time: row.is.next_retry_time,
+        lease_until: row.is.lease_until,
+        error_message: row.is.error_message.clone(),
+        consume_time: row.is.consume_time,
+    }
+}
+
+fn find<'s>(statement: &'s Statement<'_>, consumer: &str, event: &EventId) -> Option<&'s ConsumptionRow> {
+    statement.consumptions().get(&(consumer.to_owned(), event.clone()))
+}
+
+fn takes(types: &[EventType], since: DateTime<Utc>, row: &OutboxRow) -> bool {
+    row.create_time >= since && types.iter().any(|event_type| event_type.as_str() == row.event_type)
+}
+
+/// Whether nobody may come back for it.
+fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    match row.status {
+        ConsumeStatus::Processing => row.lease_until.is_none_or(|until| until < now),
+        ConsumeStatus::Waiting | ConsumeStatus::Failed => {
+            row.consume_time <= idle_since && row.next_retry_time.is_none_or(|due| due <= idle_since)
+        }
+        ConsumeStatus::Success | ConsumeStatus::Dead => false,
+    }
+}
+
+#[async_trait]
+impl ConsumeQueries for MemoryUnit {
+    async fn consumption(
+        &mut self,
+        consumer: &str,
+        event: &EventId,
+    ) -> Result<Option<ConsumeRecord>, StoreError> {
+        self.read(|statement| find(statement, consumer, event).map(record_of)).await
+    }
+
+    async fn unapplied(
+        &mut self,
+        consumer: &str,
+        types: &[EventType],
+        since: DateTime<Utc>,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        self.read(|statement| {
+            let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+            let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
+            let mut unapplied = Vec::new();
+            for event in events.filter(|event| takes(types, since, event)) {
+                let row = find(statement, consumer, &event.event_id);
+                if row.is_none_or(|row| !row.is.status.is_settled()) {
+                    unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
+                }
+            }
+            unapplied
+        })
+        .await
+    }
+
+    async fn leftovers(
+        &mut self,
+        consumer: &str,
+        idle_since: DateTime<Utc>,
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.read(|statement| {
+            let consumptions = statement.consumptions();
+            let oldest_first = consumptions.select(|table| {
+                let open = table.index.open.get(consumer).into_iter().flatten();
+                open.filter_map(|entry| Some((entry, table.get(&(consumer.to_owned(), entry.2.clone()))?)))
+            });
+            oldest_first
+                .filter(|row| is_leftover(&row.is, idle_since, now))
+                .take(limited(limit))
+                .map(|row| row.is.event_id.clone())
+                .collect()
+        })
+        .await
+    }
+
+    async fn unseen(
+        &mut self,
+        consumer: &str,
+        types: &[EventType],
+        since: DateTime<Utc>,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read(|statement| {
+            sent_between(statement, after, until)
+                .filter(|event| takes(types, since, event))
+                .filter(|event| find(statement, consumer, &event.event_id).is_none())
+                .take(limited(limit))
+                .cloned()
+                .collect()
+        })
+        .await
+    }
+
+    async fn consumer_subscription(
+        &mut self,
+        consumer: &str,
+    ) -> Result<Option<ConsumerSubscription>, StoreError> {
+        self.read(|statement| statement.subscriptions().get(&consumer.to_owned()).map(|row| row.is)).await
+    }
+}
+
+#[async_trait]
+impl ConsumeLog for MemoryUnit {
+    async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
+        let locks = consumptions
+            .iter()
+            .map(|consumption| Lock::Consumption(consumption.consumer.clone(), consumption.event_id.clone()))
+            .collect();
+        self.write(locks, |statement| {
+            for consumption in consumptions {
+                let row = find(statement, &consumption.consumer, &consumption.event_id);
+                let known = row.map(|row| row.id);
+                let holds = match consumption.expected {
+                    Expected::Absent => row.is_none(),
+                    Expected::At(status, attempts) => {
+                        row.is_some_and(|row| row.is.status == status && row.is.attempts == attempts)
+                    }
+                };
+                if !holds {
+                    let what =
+                        format!("consume_log of {} for {}", consumption.event_id, consumption.consumer);
+                    return Err(conflict(what));
+                }
+                let id = known.unwrap_or_else(|| next(&mut statement.sequences.consumptions));
+                statement.own.consumptions.put(ConsumptionRow { id, is: consumption.clone() });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn subscribe_consumer(
+        &mut self,
+        consumer: &str,
+        now: DateTime<Utc>,
+    ) -> Result<ConsumerSubscription, StoreError> {
+        self.write(vec![Lock::Subscription(consumer.to_owned())], |statement| {
+            if let Some(row) = statement.subscriptions().get(&consumer.to_owned()) {
+                return Ok(row.is);
+            }
+            let is = ConsumerSubscription { since: now, checked_until: now };
+            statement.own.subscriptions.put(SubscriptionRow { consumer: consumer.to_owned(), is });
+            Ok(is)
+        })
+        .await
+    }
+
+    async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
+        self.write(vec![Lock::Subscription(consumer.to_owned())], |statement| {
+            let Some(mut row) = statement.subscriptions().get(&consumer.to_owned()).cloned() else {
+                return Ok(());
+            };
+            if until > row.is.checked_until {
+                row.is.checked_until = until;
+                statement.own.subscriptions.put(row);
+            }
+            Ok(())
+        })
+        .await
+    }
+}

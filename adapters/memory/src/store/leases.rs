@@ -1,0 +1,222 @@
+//! Leases of partitions, heartbeats of relays, blocks of ids.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::{
+    Changed, IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
+};
+use handover_domain::{ConsumeStatus, Partition};
+
+use super::locks::Lock;
+use super::statement::Statement;
+use super::tables::Row;
+use super::unit::MemoryUnit;
+use crate::clock::moved;
+
+impl Row for PartitionLease {
+    type Key = Partition;
+    type Index = ();
+
+    fn key(&self) -> Partition {
+        self.partition
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct RelayRow {
+    relay: RelayId,
+    alive_until: DateTime<Utc>,
+}
+
+impl Row for RelayRow {
+    type Key = RelayId;
+    type Index = ();
+
+    fn key(&self) -> RelayId {
+        self.relay.clone()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct IdBlockRow {
+    kind: IdKind,
+    next_id: i64,
+}
+
+impl Row for IdBlockRow {
+    type Key = IdKind;
+    type Index = ();
+
+    fn key(&self) -> IdKind {
+        self.kind
+    }
+}
+
+/// The row of a hold that is still good: same owner, same epoch.
+pub(super) fn still_held<'s>(
+    statement: &'s Statement<'_>,
+    owner: &RelayId,
+    hold: &PartitionHold,
+) -> Option<&'s PartitionLease> {
+    let lease = statement.partitions().get(&hold.partition)?;
+    (lease.owner.as_ref() == Some(owner) && lease.epoch == hold.epoch).then_some(lease)
+}
+
+fn in_ms(statement: &Statement<'_>, ms: u32) -> DateTime<Utc> {
+    moved(statement.database_now(), TimeDelta::milliseconds(i64::from(ms)))
+}
+
+fn locks_of(holds: &[PartitionHold]) -> Vec<Lock> {
+    holds.iter().map(|hold| Lock::Partition(hold.partition)).collect()
+}
+
+#[async_trait]
+impl LeaseQueries for MemoryUnit {
+    async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError> {
+        self.read(|statement| statement.database_now()).await
+    }
+
+    async fn live_relays(&mut self) -> Result<Vec<RelayId>, StoreError> {
+        self.read(|statement| {
+            let now = statement.database_now();
+            let relays = statement.relays();
+            relays.all().filter(|row| row.alive_until > now).map(|row| row.relay.clone()).collect()
+        })
+        .await
+    }
+
+    async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
+        self.read(|statement| statement.partitions().all().cloned().collect()).await
+    }
+}
+
+#[async_trait]
+impl LeaseRepo for MemoryUnit {
+    async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError> {
+        self.write(vec![Lock::Relay(relay.clone())], |statement| {
+            let alive_until = in_ms(statement, for_ms);
+            statement.own.relays.put(RelayRow { relay: relay.clone(), alive_until });
+            Ok(())
+        })
+        .await
+    }
+
+    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+        self.write(vec![Lock::Relay(relay.clone())], |statement| {
+            statement.own.relays.remove(relay);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn take_partition(
+        &mut self,
+        relay: &RelayId,
+        partition: Partition,
+        seen_epoch: i64,
+        for_ms: u32,
+    ) -> Result<Changed, StoreError> {
+        self.write(vec![Lock::Partition(partition)], |statement| {
+            let now = statement.database_now();
+            let free = |lease: &PartitionLease| {
+                lease.epoch == seen_epoch
+                    && (lease.owner.is_none() || lease.lease_until.is_none_or(|until| until <= now))
+            };
+            if !statement.partitions().get(&partition).is_some_and(free) {
+                return Ok(Changed::None);
+            }
+            let lease_until = Some(in_ms(statement, for_ms));
+            let owner = Some(relay.clone());
+            statement.own.partitions.put(PartitionLease {
+                partition,
+                owner,
+                epoch: seen_epoch + 1,
+                lease_until,
+            });
+            Ok(Changed::One)
+        })
+        .await
+    }
+
+    async fn renew_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+        for_ms: u32,
+    ) -> Result<Vec<PartitionHold>, StoreError> {
+        self.write(locks_of(holds), |statement| {
+            let lease_until = Some(in_ms(statement, for_ms));
+            let mut renewed = Vec::new();
+            for hold in holds {
+                if let Some(lease) = still_held(statement, relay, hold).cloned() {
+                    statement.own.partitions.put(PartitionLease { lease_until, ..lease });
+                    renewed.push(*hold);
+                }
+            }
+            Ok(renewed)
+        })
+        .await
+    }
+
+    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
+        self.write(locks_of(holds), |statement| {
+            for hold in holds {
+                if let Some(lease) = still_held(statement, relay, hold).cloned() {
+                    statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..lease });
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn end_all_leases(&mut self) -> Result<(), StoreError> {
+        let locks = self
+            .read(|statement| {
+                let (relays, consumptions) = (statement.relays(), statement.consumptions());
+                let relays = relays.all().map(|row| Lock::Relay(row.relay.clone()));
+                let processing = consumptions.all().filter(|row| row.is.status == ConsumeStatus::Processing);
+                let processing =
+                    processing.map(|row| Lock::Consumption(row.is.consumer.clone(), row.is.event_id.clone()));
+                Partition::all().map(Lock::Partition).chain(relays).chain(processing).collect()
+            })
+            .await?;
+        self.write(locks, |statement| {
+            // Long ago by any clock: consumers judge their leases by another clock than relays.
+            let ended = DateTime::UNIX_EPOCH;
+            let relays: Vec<_> = statement.relays().all().cloned().collect();
+            for row in relays {
+                statement.own.relays.put(RelayRow { alive_until: ended, ..row });
+            }
+            let leases: Vec<_> =
+                statement.partitions().all().filter(|row| row.lease_until.is_some()).cloned().collect();
+            for row in leases {
+                statement.own.partitions.put(PartitionLease { lease_until: Some(ended), ..row });
+            }
+            let processing: Vec<_> = statement
+                .consumptions()
+                .all()
+                .filter(|row| row.is.status == ConsumeStatus::Processing)
+                .cloned()
+                .collect();
+            for mut row in processing {
+                row.is.lease_until = Some(ended);
+                statement.own.consumptions.put(row);
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl IdBlocks for MemoryUnit {
+    async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
+        self.write(vec![Lock::IdBlock(kind)], |statement| {
+            let first = statement.id_blocks().get(&kind).map_or(1, |row| row.next_id);
+            statement.own.id_blocks.put(IdBlockRow { kind, next_id: first + i64::from(size) });
+            Ok(first)
+        })
+        .await
+    }
+}

@@ -1,0 +1,82 @@
+//! Declaring queues and bindings: what is there stays, what contradicts it is refused.
+
+use std::collections::BTreeSet;
+
+use handover_application::ports::{BrokerError, StoreError};
+use handover_application::topology::{QueueSpec, Topology};
+
+use super::routes::QueueArguments;
+use super::{Inner, broker_error};
+use crate::session::Session;
+use crate::value::values;
+
+impl Inner {
+    pub(super) async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        let mut session = self.store.transaction().await.map_err(broker_error)?;
+        for queue in &topology.queues {
+            declare_queue(&mut session, queue).await?;
+        }
+        session.commit_now().await.map_err(broker_error)?;
+        self.read_routes().await.map_err(broker_error)?;
+        Ok(())
+    }
+}
+
+async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), BrokerError> {
+    let wanted = QueueArguments {
+        ttl_ms: queue.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)),
+        dead_letter_key: queue.dead_letter_key.clone(),
+    };
+    match existing(session, &queue.name).await.map_err(broker_error)? {
+        Some(found) if found == wanted => {}
+        Some(found) => return Err(BrokerError::Refused { what: difference(&queue.name, &found, &wanted) }),
+        None => {
+            let insert = "INSERT INTO broker_queues (queue, ttl_ms, dead_letter_key)";
+            let row = values![&queue.name, wanted.ttl_ms, wanted.dead_letter_key];
+            session.insert(insert, 3, row, "").await.map_err(broker_error)?;
+        }
+    }
+    let bound = bindings(session, &queue.name).await.map_err(broker_error)?;
+    let missing: BTreeSet<&String> =
+        queue.bindings.iter().filter(|pattern| !bound.contains(*pattern)).collect();
+    let rows = missing.into_iter().flat_map(|pattern| values![&queue.name, pattern]).collect();
+    session
+        .insert("INSERT INTO broker_bindings (queue, pattern)", 2, rows, "")
+        .await
+        .map_err(broker_error)?;
+    Ok(())
+}
+
+async fn existing(session: &mut Session, queue: &str) -> Result<Option<QueueArguments>, StoreError> {
+    let sql = "SELECT queue, ttl_ms, dead_letter_key FROM broker_queues WHERE queue = ?";
+    let Some(row) = session.fetch_one(sql, values![queue]).await? else { return Ok(None) };
+    let row = row.of("broker_queues", "queue");
+    Ok(Some(QueueArguments {
+        ttl_ms: row.opt_int("ttl_ms")?,
+        dead_letter_key: row.opt_string("dead_letter_key")?,
+    }))
+}
+
+async fn bindings(session: &mut Session, queue: &str) -> Result<BTreeSet<String>, StoreError> {
+    let rows =
+        session.fetch("SELECT queue, pattern FROM broker_bindings WHERE queue = ?", values![queue]).await?;
+    rows.iter().map(|row| row.of("broker_bindings", "queue").string("pattern")).collect()
+}
+
+fn difference(queue: &str, found: &QueueArguments, wanted: &QueueArguments) -> String {
+    let ttl = |ttl: Option<i64>| ttl.map_or_else(|| "none".to_owned(), |ttl| format!("{ttl} ms"));
+    let key = |key: &Option<String>| key.clone().unwrap_or_else(|| "none".to_owned());
+    let mut differences = Vec::new();
+    if found.ttl_ms != wanted.ttl_ms {
+        differences.push(format!("its ttl is {}, asked for is {}", ttl(found.ttl_ms), ttl(wanted.ttl_ms)));
+    }
+    if found.dead_letter_key != wanted.dead_letter_key {
+        let (found, wanted) = (key(&found.dead_letter_key), key(&wanted.dead_letter_key));
+        differences.push(format!("its dead-letter key is {found}, asked for is {wanted}"));
+    }
+    format!(
+        "queue {queue} exists with other arguments: {}; let it drain and delete its row in broker_queues, \
+         or go back to the old setting",
+        differences.join("; ")
+    )
+}

@@ -1,0 +1,135 @@
+//! Messages as rows: entering a queue, and moving on from one.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::{Delivery, DeliveryTag, Message, StoreError};
+
+use super::routes::Routes;
+use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::{Value, values};
+
+pub(super) const COLUMNS: &str =
+    "id, queue, message_id, kind, correlation_id, headers, body, redelivered, died_in";
+pub(super) const INSERT: &str = "INSERT INTO broker_messages \
+    (queue, message_id, kind, correlation_id, headers, body, expires_at, died_in)";
+pub(super) const INSERTED: usize = 8;
+
+/// A message in a queue.
+pub(super) struct Queued {
+    pub(super) id: i64,
+    pub(super) queue: String,
+    pub(super) redelivered: bool,
+    pub(super) died_in: Option<String>,
+    pub(super) message: Message,
+}
+
+impl Queued {
+    pub(super) fn read(row: &Row) -> Result<Queued, StoreError> {
+        let row = row.of("broker_messages", "id");
+        let headers = row.text("headers")?;
+        Ok(Queued {
+            id: row.int("id")?,
+            queue: row.string("queue")?,
+            redelivered: row.flag("redelivered")?,
+            died_in: row.opt_string("died_in")?,
+            message: Message {
+                message_id: row.opt_string("message_id")?,
+                kind: row.opt_string("kind")?,
+                correlation_id: row.opt_string("correlation_id")?,
+                headers: serde_json::from_str(headers).map_err(|error| row.corrupt("headers", error))?,
+                body: row.string("body")?,
+            },
+        })
+    }
+
+    pub(super) fn delivery(self) -> Delivery {
+        Delivery {
+            tag: DeliveryTag(self.id.unsigned_abs()),
+            redelivered: self.redelivered,
+            died_in: self.died_in,
+            message: self.message,
+        }
+    }
+}
+
+/// The row of a message that enters a queue.
+pub(super) fn row(
+    queue: &str,
+    message: &Message,
+    expiry: Option<DateTime<Utc>>,
+    died_in: Option<&str>,
+) -> Vec<Value> {
+    values![
+        queue,
+        &message.message_id,
+        &message.kind,
+        &message.correlation_id,
+        serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()),
+        &message.body,
+        expiry,
+        died_in,
+    ]
+}
+
+/// Why messages leave a queue without being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A consumer refused them.
+    Rejected,
+    /// Their time there is over.
+    Expired,
+}
+
+/// Where messages went.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub(super) queues: BTreeSet<String>,
+    pub(super) earliest_expiry: Option<DateTime<Utc>>,
+}
+
+/// Routes messages on with their queue's dead-letter key and takes them out of it. Within a transaction.
+pub(super) async fn move_on(
+    session: &mut Session,
+    routes: &Routes,
+    messages: &[Queued],
+    cause: Cause,
+    now: DateTime<Utc>,
+) -> Result<Moved, StoreError> {
+    let mut moved = Moved::default();
+    let mut rows = Vec::new();
+    for queued in messages {
+        let Some(key) = routes.dead_letter_key(&queued.queue) else { continue };
+        let targets = routes.targets(key);
+        if targets.is_empty() {
+            tracing::warn!(queue = queued.queue, key, "a dead letter is dropped: no queue takes it");
+        }
+        let died_in = match cause {
+            Cause::Rejected => Some(queued.queue.as_str()),
+            Cause::Expired => queued.died_in.as_deref(),
+        };
+        for target in targets {
+            let expiry = routes.expiry(target, now);
+            rows.extend(row(target, &queued.message, expiry, died_in));
+            moved.queues.insert(target.to_owned());
+            moved.earliest_expiry = earlier(moved.earliest_expiry, expiry);
+        }
+    }
+    session.insert(INSERT, INSERTED, rows, "").await?;
+    for messages in messages.chunks(MAX_ROWS) {
+        let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
+        let sql = format!("DELETE FROM broker_messages WHERE id IN ({})", marks(ids.len()));
+        session.execute(&sql, ids.into_iter().map(Value::from).collect()).await?;
+    }
+    Ok(moved)
+}
+
+/// The earlier of two moments, where there are any.
+pub(super) fn earlier(one: Option<DateTime<Utc>>, other: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,93 @@
+//! Publishing: a window is one transaction.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::{BrokerError, Outgoing, PublishOutcome, StoreError};
+
+use super::messages::{INSERT, INSERTED, earlier, row};
+use super::upkeep::LOOK;
+use super::{Inner, broker_error, lock};
+use crate::dialect::chunk;
+use crate::value::Value;
+
+impl Inner {
+    pub(super) async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        let mut routes = self.routes().await.map_err(broker_error)?;
+        if window.iter().any(|outgoing| routes.targets(outgoing.routing_key()).is_empty()) {
+            routes = self.read_routes().await.map_err(broker_error)?;
+        }
+        let now = self.now();
+        let (mut rows, mut queues, mut expires) = (Vec::new(), BTreeSet::new(), None);
+        let mut routed = Vec::with_capacity(window.len());
+        for outgoing in &window {
+            let targets = routes.targets(outgoing.routing_key());
+            routed.push(!targets.is_empty());
+            for queue in targets {
+                let expiry = routes.expiry(queue, now);
+                rows.extend(row(queue, outgoing.message(), expiry, None));
+                queues.insert(queue.to_owned());
+                expires = earlier(expires, expiry);
+            }
+        }
+        let outcome = if rows.is_empty() { Ok(()) } else { self.enqueue(rows).await };
+        if outcome.is_ok() {
+            self.expires(expires);
+            queues.iter().for_each(|queue| self.ring(queue));
+        }
+        answers(window, &routed, outcome)
+    }
+
+    async fn enqueue(&self, rows: Vec<Value>) -> Result<(), StoreError> {
+        let count = rows.len() / INSERTED;
+        if chunk(count) == count {
+            // One statement is a transaction of its own.
+            self.store.writing().await?.insert(INSERT, INSERTED, rows, "").await?;
+            return Ok(());
+        }
+        let mut session = self.store.transaction().await?;
+        session.insert(INSERT, INSERTED, rows, "").await?;
+        session.commit_now().await
+    }
+
+    /// A message entered a queue where it expires then.
+    pub(super) fn expires(&self, expiry: Option<DateTime<Utc>>) {
+        let Some(expiry) = expiry else { return };
+        {
+            let mut next = lock(&self.next_expiry);
+            *next = earlier(*next, Some(expiry));
+        }
+        // Who sleeps looks again within this time by itself.
+        if expiry - self.now() < TimeDelta::from_std(LOOK).unwrap_or_default() {
+            self.ring_all();
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is a broker adapter, and the commit was confirmed")]
+fn answers(
+    window: Vec<Outgoing>,
+    routed: &[bool],
+    outcome: Result<(), StoreError>,
+) -> Result<Vec<PublishOutcome>, BrokerError> {
+    let unknown = match outcome {
+        Ok(()) => None,
+        Err(error @ StoreError::CommitUnknown(_)) => Some(error.to_string()),
+        Err(
+            error @ (StoreError::Conflict { .. }
+            | StoreError::Transient(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Corrupt { .. }
+            | StoreError::Backend(_)),
+        ) => return Err(broker_error(error)),
+    };
+    let answer = |(outgoing, is_routed): (Outgoing, &bool)| match (is_routed, &unknown) {
+        (false, _) => {
+            let reason = format!("no queue is bound to {}", outgoing.routing_key());
+            outgoing.returned(reason)
+        }
+        (true, Some(why)) => outgoing.unknown(why.as_str()),
+        (true, None) => outgoing.confirmed(),
+    };
+    Ok(window.into_iter().zip(routed).map(answer).collect())
+}

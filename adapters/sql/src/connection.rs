@@ -1,0 +1,40 @@
+//! What the repositories need of a database: a connection, and an engine to get one from.
+
+use async_trait::async_trait;
+use handover_application::ports::StoreError;
+
+use crate::dialect::Dialect;
+use crate::row::Row;
+use crate::value::Value;
+
+/// A pooled connection. Dropping it gives it back, rolled back.
+#[async_trait]
+pub(crate) trait Connection: Send {
+    /// Runs a statement; tells how many rows it changed.
+    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError>;
+
+    /// Runs a statement and reads what it returns.
+    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+}
+
+/// A database of one kind.
+#[async_trait]
+pub(crate) trait Engine: Send + Sync {
+    /// What differs in its SQL.
+    fn dialect(&self) -> &'static dyn Dialect;
+
+    /// A connection that may write, outside any transaction.
+    async fn writer(&self) -> Result<Box<dyn Connection>, StoreError>;
+
+    /// A connection for reading committed data, that holds up no writer.
+    async fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
+
+    /// Brings the schema up to date. Safe beside another process that does the same.
+    async fn migrate(&self) -> Result<(), StoreError>;
+
+    /// The version the schema has, and the one this build needs.
+    async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError>;
+
+    /// Closes every connection.
+    async fn close(&self);
+}

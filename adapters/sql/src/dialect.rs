@@ -1,0 +1,107 @@
+//! What differs between engines, and the pieces of SQL that do not.
+
+/// How rows are claimed from a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claiming {
+    /// One `UPDATE .. RETURNING`: atomic by itself where there is one writer.
+    UpdateReturning,
+    /// `SELECT .. FOR UPDATE SKIP LOCKED`, then `UPDATE`.
+    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
+    SkipLocked,
+}
+
+/// The SQL of one engine, where it is its own.
+pub(crate) trait Dialect: Send + Sync {
+    /// Begins a transaction that may write.
+    fn begin(&self) -> &'static str;
+
+    /// A query whose column `now` is the database's own now.
+    fn now(&self) -> &'static str;
+
+    /// Locks the rows that a `SELECT` reads until the end of the transaction.
+    fn for_update(&self) -> &'static str;
+
+    /// How rows are claimed from a queue.
+    fn claiming(&self) -> Claiming;
+
+    /// Names the index of a table in `FROM`: a plan that must not depend on statistics.
+    fn index(&self, name: &str) -> String;
+
+    /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
+    fn or_replace(&self, key: &str, columns: &[&str]) -> String;
+
+    /// The right side of `(a, b) IN ..`: so many rows of so many parameters.
+    fn row_list(&self, rows: usize, columns: usize) -> String;
+}
+
+/// The most rows of one multi-row statement. With the widest table it stays far below every engine's limit of
+/// parameters (32,766 on SQLite).
+pub(crate) const MAX_ROWS: usize = 128;
+
+/// `?, ?, ?`
+pub(crate) fn marks(count: usize) -> String {
+    let mut text = "?,".repeat(count);
+    text.pop();
+    text
+}
+
+/// `(?, ?), (?, ?)`
+pub(crate) fn tuples(rows: usize, columns: usize) -> String {
+    let tuple = format!("({}),", marks(columns));
+    let mut text = tuple.repeat(rows);
+    text.pop();
+    text
+}
+
+/// The length of the next chunk of `left` rows: the greatest power of two, so that there are few distinct statements
+/// (a connection keeps a hundred of them prepared).
+pub(crate) fn chunk(left: usize) -> usize {
+    let capped = left.min(MAX_ROWS);
+    if capped == 0 { 0 } else { 1 << capped.ilog2() }
+}
+
+/// A list for `IN`, padded to a power of two with its last member.
+pub(crate) fn padded<T: Clone>(list: &[T]) -> Vec<T> {
+    let mut padded = list.to_vec();
+    if let Some(last) = list.last() {
+        padded.resize(list.len().next_power_of_two(), last.clone());
+    }
+    padded
+}
+
+/// `?` becomes `$1`, `$2`, ... outside of quotes (PostgreSQL).
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+pub(crate) fn numbered(sql: &str) -> String {
+    let (mut text, mut number, mut quoted) = (String::with_capacity(sql.len() + 16), 0u32, false);
+    for character in sql.chars() {
+        match character {
+            '\'' => {
+                quoted = !quoted;
+                text.push(character);
+            }
+            '?' if !quoted => {
+                number += 1;
+                text.push_str(&format!("${number}"));
+            }
+            _ => text.push(character),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chunk, numbered, padded};
+
+    #[test]
+    fn question_marks_are_numbered_outside_of_quotes() {
+        assert_eq!(numbered("a = ? AND b = '?' AND c = ?"), "a = $1 AND b = '?' AND c = $2");
+    }
+
+    #[test]
+    fn statements_come_in_few_lengths() {
+        assert_eq!((chunk(0), chunk(1), chunk(20), chunk(200)), (0, 1, 16, 128));
+        assert_eq!(padded(&[1, 2, 3]), [1, 2, 3, 3]);
+        assert!(padded::<u8>(&[]).is_empty());
+    }
+}

@@ -1,0 +1,239 @@
+//! SQLite: one writer connection behind a fair queue, readers beside it.
+//!
+//! **Invariant:** whatever writes, and a read that must see a claim just made, goes through the one writer.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_application::ports::StoreError;
+use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
+
+use crate::connection::{Connection, Engine};
+use crate::dialect::{Claiming, Dialect, tuples};
+use crate::fault::{Meaning, store_error};
+use crate::value::{Value, time_text};
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// How long to wait for the writer, or for another process that writes.
+const BUSY: Duration = Duration::from_secs(5);
+const READERS: u32 = 4;
+
+/// Where the database is.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    path: PathBuf,
+}
+
+impl SqliteOptions {
+    /// A database file; it is created if it is missing.
+    pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
+        SqliteOptions { path: path.into() }
+    }
+
+    /// The file of a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
+    pub fn from_url(url: &str) -> Option<SqliteOptions> {
+        let path = url.strip_prefix("sqlite:")?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        // A database in memory would be another one on each connection.
+        let is_file = !path.is_empty() && !path.starts_with(":memory:") && !path.contains('?');
+        is_file.then(|| SqliteOptions::file(path))
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+}
+
+pub(crate) struct SqliteEngine {
+    writer: Pool<Sqlite>,
+    readers: Pool<Sqlite>,
+}
+
+impl SqliteEngine {
+    pub(crate) async fn open(options: &SqliteOptions) -> Result<SqliteEngine, StoreError> {
+        let connect = SqliteConnectOptions::new()
+            .filename(&options.path)
+            .foreign_keys(true)
+            .busy_timeout(BUSY)
+            .synchronous(SqliteSynchronous::Full)
+            .statement_cache_capacity(256)
+            // A row at a time goes from the driver's thread to us; a window fits the buffer.
+            .row_buffer_size(256)
+            .pragma("cache_size", "-16384")
+            .pragma("mmap_size", "268435456")
+            .pragma("temp_store", "MEMORY")
+            .disable_statement_logging();
+        let pool = |connections| {
+            SqlitePoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(BUSY)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .test_before_acquire(false)
+        };
+        let writer = pool(1)
+            // The rollback that the driver's own transactions forget when a future is dropped in `begin`.
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    match sqlx::query("ROLLBACK").execute(connection).await {
+                        Ok(_) => Ok(true),
+                        Err(error) => Ok(error
+                            .as_database_error()
+                            .is_some_and(|error| error.message().contains("no transaction is active"))),
+                    }
+                })
+            })
+            .connect_lazy_with(
+                connect
+                    .clone()
+                    .create_if_missing(true)
+                    .journal_mode(SqliteJournalMode::Wal)
+                    // Checkpoints of 8 MiB: rarer than the default 4, and still short.
+                    .pragma("wal_autocheckpoint", "2000"),
+            );
+        let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
+        let engine = SqliteEngine { writer, readers };
+        // The writer first: it makes the file and the WAL that readers need.
+        drop(engine.writer().await?);
+        Ok(engine)
+    }
+}
+
+#[async_trait]
+impl Engine for SqliteEngine {
+    fn dialect(&self) -> &'static dyn Dialect {
+        &SqliteDialect
+    }
+
+    async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(self.writer.acquire().await.map_err(fault)?))
+    }
+
+    async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(self.readers.acquire().await.map_err(fault)?))
+    }
+
+    async fn migrate(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer.acquire().await.map_err(fault)?;
+        // The driver's migration lock does nothing on SQLite; this transaction around all of it does.
+        let mut transaction =
+            sqlx::Connection::begin_with(&mut *writer, "BEGIN IMMEDIATE").await.map_err(fault)?;
+        MIGRATIONS
+            .run_direct(None, &mut *transaction, false)
+            .await
+            .map_err(|error| StoreError::Backend(Box::new(error)))?;
+        transaction.commit().await.map_err(fault)
+    }
+
+    async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
+        let mut reader = self.readers.acquire().await.map_err(fault)?;
+        let exists: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'")
+                .fetch_one(&mut *reader)
+                .await
+                .map_err(fault)?;
+        let applied = if exists == 0 {
+            None
+        } else {
+            sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
+                .fetch_one(&mut *reader)
+                .await
+                .map_err(fault)?
+        };
+        Ok((applied, MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)))
+    }
+
+    async fn close(&self) {
+        // Readers first: the last connection checkpoints, and only a writer can.
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+struct SqliteDialect;
+
+impl Dialect for SqliteDialect {
+    fn begin(&self) -> &'static str {
+        // A deferred one that reads, then writes, fails with SQLITE_BUSY_SNAPSHOT whatever the busy timeout.
+        "BEGIN IMMEDIATE"
+    }
+
+    fn now(&self) -> &'static str {
+        "SELECT strftime('%Y-%m-%dT%H:%M:%f000Z', 'now') AS now"
+    }
+
+    fn for_update(&self) -> &'static str {
+        ""
+    }
+
+    fn claiming(&self) -> Claiming {
+        Claiming::UpdateReturning
+    }
+
+    fn index(&self, name: &str) -> String {
+        format!("INDEXED BY {name}")
+    }
+
+    fn or_replace(&self, key: &str, columns: &[&str]) -> String {
+        let sets: Vec<String> =
+            columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
+        format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
+    }
+
+    fn row_list(&self, rows: usize, columns: usize) -> String {
+        format!("(VALUES {})", tuples(rows, columns))
+    }
+}
+
+fn fault(error: sqlx::Error) -> StoreError {
+    store_error(error, meaning)
+}
+
+fn meaning(error: &dyn DatabaseError) -> Meaning {
+    if matches!(error.kind(), ErrorKind::UniqueViolation) {
+        return Meaning::Taken;
+    }
+    let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
+    // The low byte is the code, the rest says more: SQLITE_BUSY_SNAPSHOT is 517, 5 + 2 * 256.
+    match code & 0xff {
+        5 | 6 => Meaning::TryAgain,    // SQLITE_BUSY, SQLITE_LOCKED
+        10 | 13 | 14 => Meaning::Away, // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+        _ => Meaning::Refused,
+    }
+}
+
+fn bind(arguments: &mut SqliteArguments, value: Value) -> Result<(), sqlx::error::BoxDynError> {
+    match value {
+        Value::Int(value) => arguments.add(value),
+        Value::Text(value) => arguments.add(value),
+        Value::Time(value) => arguments.add(value.map(time_text)),
+    }
+}
+
+fn decode(row: &SqliteRow, index: usize) -> Result<Value, sqlx::Error> {
+    let raw = row.try_get_raw(index)?;
+    if raw.is_null() {
+        return Ok(Value::Text(None));
+    }
+    let is_integer = raw.type_info().name() == "INTEGER";
+    if is_integer {
+        Ok(Value::Int(Some(row.try_get_unchecked(index)?)))
+    } else {
+        Ok(Value::Text(Some(row.try_get_unchecked(index)?)))
+    }
+}
+
+fn as_written(sql: &str) -> &str {
+    sql
+}
+
+crate::engine::connection!(
+    Sqlite, SqliteArguments, bind: bind, decode: decode, meaning: meaning, text: as_written
+);

@@ -1,0 +1,141 @@
+//! Rows as they are read, and the errors that name what is wrong with them.
+//!
+//! **Invariant:** a stored value that breaks the rules of its column becomes `StoreError::Corrupt` with its table,
+//! column and row, never a panic and never a default.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::StoreError;
+use handover_domain::{AggregateRef, Money};
+
+use crate::value::{Value, parse_time};
+
+/// A row that was read.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) columns: Arc<[String]>,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Row {
+    /// The row's fields, for a table whose rows are known by `key`.
+    pub(crate) fn of(&self, table: &'static str, key: &'static str) -> Fields<'_> {
+        Fields { row: self, table, key }
+    }
+
+    fn value(&self, column: &str) -> Option<&Value> {
+        self.columns.iter().position(|name| name == column).and_then(|index| self.values.get(index))
+    }
+}
+
+/// The fields of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'r> {
+    row: &'r Row,
+    table: &'static str,
+    key: &'static str,
+}
+
+impl Fields<'_> {
+    pub(crate) fn corrupt(&self, column: &'static str, why: impl Display) -> StoreError {
+        let key = match self.row.value(self.key) {
+            Some(Value::Int(Some(key))) => format!("{} {key}", self.key),
+            Some(Value::Text(Some(key))) => format!("{} {key}", self.key),
+            Some(Value::Time(Some(key))) => format!("{} {key}", self.key),
+            Some(Value::Int(None) | Value::Text(None) | Value::Time(None)) | None => "a row".to_owned(),
+        };
+        StoreError::Corrupt { table: self.table, column, key, why: why.to_string() }
+    }
+
+    fn required<T>(&self, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
+        value.ok_or_else(|| self.corrupt(column, "is NULL"))
+    }
+
+    fn value(&self, column: &'static str) -> Result<&Value, StoreError> {
+        self.row.value(column).ok_or_else(|| self.corrupt(column, "was not read"))
+    }
+
+    pub(crate) fn opt_int(&self, column: &'static str) -> Result<Option<i64>, StoreError> {
+        match self.value(column)? {
+            Value::Int(value) => Ok(*value),
+            Value::Text(None) | Value::Time(None) => Ok(None),
+            Value::Text(Some(_)) | Value::Time(Some(_)) => Err(self.corrupt(column, "is no integer")),
+        }
+    }
+
+    pub(crate) fn int(&self, column: &'static str) -> Result<i64, StoreError> {
+        self.required(column, self.opt_int(column)?)
+    }
+
+    pub(crate) fn opt_text(&self, column: &'static str) -> Result<Option<&str>, StoreError> {
+        match self.value(column)? {
+            Value::Text(value) => Ok(value.as_deref()),
+            Value::Int(None) | Value::Time(None) => Ok(None),
+            Value::Int(Some(_)) | Value::Time(Some(_)) => Err(self.corrupt(column, "is no text")),
+        }
+    }
+
+    pub(crate) fn opt_string(&self, column: &'static str) -> Result<Option<String>, StoreError> {
+        Ok(self.opt_text(column)?.map(str::to_owned))
+    }
+
+    pub(crate) fn text(&self, column: &'static str) -> Result<&str, StoreError> {
+        self.required(column, self.opt_text(column)?)
+    }
+
+    pub(crate) fn string(&self, column: &'static str) -> Result<String, StoreError> {
+        Ok(self.text(column)?.to_owned())
+    }
+
+    pub(crate) fn opt_time(&self, column: &'static str) -> Result<Option<DateTime<Utc>>, StoreError> {
+        match self.value(column)? {
+            Value::Time(value) => Ok(*value),
+            Value::Text(Some(text)) => parse_time(text)
+                .map(Some)
+                .map_err(|error| self.corrupt(column, format!("{text:?} is no time: {error}"))),
+            Value::Text(None) | Value::Int(None) => Ok(None),
+            Value::Int(Some(_)) => Err(self.corrupt(column, "is no time")),
+        }
+    }
+
+    pub(crate) fn time(&self, column: &'static str) -> Result<DateTime<Utc>, StoreError> {
+        self.required(column, self.opt_time(column)?)
+    }
+
+    /// An integer that has a type of its own.
+    pub(crate) fn id<T: TryFrom<i64, Error: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
+        T::try_from(self.int(column)?).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// A count.
+    pub(crate) fn count(&self, column: &'static str) -> Result<u32, StoreError> {
+        self.id(column)
+    }
+
+    /// A text that has a type of its own.
+    pub(crate) fn named<T: FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
+        self.text(column)?.parse().map_err(|error| self.corrupt(column, error))
+    }
+
+    /// An amount in minor units.
+    pub(crate) fn money(&self, column: &'static str) -> Result<Money, StoreError> {
+        Money::from_minor(self.int(column)?).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// A truth kept as 0 or 1.
+    pub(crate) fn flag(&self, column: &'static str) -> Result<bool, StoreError> {
+        Ok(self.int(column)? != 0)
+    }
+
+    /// The aggregate named by `tenant_id`, `aggregate_type` and `aggregate_id`.
+    pub(crate) fn aggregate(&self) -> Result<AggregateRef, StoreError> {
+        Ok(AggregateRef {
+            tenant: self.id("tenant_id")?,
+            kind: self.string("aggregate_type")?,
+            id: self.int("aggregate_id")?,
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! One connection at work: a unit of work inside a transaction, or a view outside of any.
+//!
+//! **Invariant:** after a statement failed, or was dropped before it ended, the session refuses to commit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Duration, Utc};
+use handover_application::ports::{StoreError, UnitOfWork};
+use handover_domain::Partition;
+
+use crate::connection::Connection;
+use crate::dialect::{Dialect, chunk, tuples};
+use crate::fault::of_commit;
+use crate::row::Row;
+use crate::store::Shared;
+use crate::value::Value;
+
+/// Whether what was asked of the session has been done so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Sound,
+    /// A statement runs, or its future was dropped.
+    Running,
+    Failed(String),
+}
+
+/// A connection and what the repositories do with it.
+pub(crate) struct Session {
+    connection: Box<dyn Connection>,
+    pub(crate) dialect: &'static dyn Dialect,
+    shared: Arc<Shared>,
+    state: State,
+    appended: Vec<Partition>,
+}
+
+impl Session {
+    /// A session on a connection that is in a transaction, or needs none.
+    pub(crate) fn new(
+        connection: Box<dyn Connection>,
+        dialect: &'static dyn Dialect,
+        shared: Arc<Shared>,
+    ) -> Session {
+        Session { connection, dialect, shared, state: State::Sound, appended: Vec::new() }
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
+        let begin = self.dialect.begin();
+        self.execute(begin, Vec::new()).await?;
+        Ok(())
+    }
+
+    /// Runs a statement; tells how many rows it changed.
+    pub(crate) async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        self.start()?;
+        let outcome = self.connection.execute(sql, values).await;
+        self.finish(outcome)
+    }
+
+    /// Runs a statement and reads what it returns.
+    pub(crate) async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.start()?;
+        let outcome = self.connection.fetch(sql, values).await;
+        self.finish(outcome)
+    }
+
+    /// The first row of a query that asks for one.
+    pub(crate) async fn fetch_one(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.fetch(sql, values).await?.into_iter().next())
+    }
+
+    /// Inserts rows of `columns` values each, in order. `into` is `INSERT INTO t (a, b)`, `after` what follows the rows.
+    pub(crate) async fn insert(
+        &mut self,
+        into: &str,
+        columns: usize,
+        values: Vec<Value>,
+        after: &str,
+    ) -> Result<u64, StoreError> {
+        let mut left = values.len() / columns;
+        let mut values = values.into_iter();
+        let mut changed = 0;
+        while left > 0 {
+            let rows = chunk(left);
+            let sql = format!("{into} VALUES {} {after}", tuples(rows, columns));
+            changed += self.execute(&sql, values.by_ref().take(rows * columns).collect()).await?;
+            left -= rows;
+        }
+        Ok(changed)
+    }
+
+    /// The database's own now, moved by what tests asked for.
+    pub(crate) async fn now(&mut self) -> Result<DateTime<Utc>, StoreError> {
+        let now = self.dialect.now();
+        let row = self.fetch_one(now, Vec::new()).await?;
+        let row = row.ok_or_else(|| StoreError::Backend("the database tells no time".into()))?;
+        Ok(row.of("the database", "now").time("now")? + self.shared.offset())
+    }
+
+    /// The database's own now and the moment so many milliseconds later.
+    pub(crate) async fn now_and(
+        &mut self,
+        for_ms: u32,
+    ) -> Result<(DateTime<Utc>, DateTime<Utc>), StoreError> {
+        let now = self.now().await?;
+        Ok((now, now + Duration::milliseconds(i64::from(for_ms))))
+    }
+
+    /// A row is not as it was expected: the session can only be dropped.
+    pub(crate) fn conflict(&mut self, what: impl Into<String>) -> StoreError {
+        let what = what.into();
+        self.state = State::Failed(format!("conflict on {what}"));
+        StoreError::Conflict { what }
+    }
+
+    /// The commit is to wake the relay for these.
+    pub(crate) fn appended(&mut self, partitions: impl Iterator<Item = Partition>) {
+        self.appended.extend(partitions);
+    }
+
+    /// Commits what was begun.
+    pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
+        self.start()?;
+        let outcome = self.connection.execute("COMMIT", Vec::new()).await.map_err(of_commit);
+        self.finish(outcome)?;
+        if !self.appended.is_empty() {
+            self.shared.wake.ring(self.appended.drain(..).collect());
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), StoreError> {
+        match std::mem::replace(&mut self.state, State::Running) {
+            State::Sound => Ok(()),
+            State::Running => {
+                Err(StoreError::Backend("an earlier statement of this unit was abandoned".into()))
+            }
+            State::Failed(why) => {
+                let refusal = format!("an earlier statement of this unit failed: {why}");
+                self.state = State::Failed(why);
+                Err(StoreError::Backend(refusal.into()))
+            }
+        }
+    }
+
+    fn finish<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.state = match &outcome {
+            Ok(_) => State::Sound,
+            Err(error) => State::Failed(error.to_string()),
+        };
+        outcome
+    }
+}
+
+#[async_trait]
+impl UnitOfWork for Session {
+    async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.commit_now().await
+    }
+}

@@ -1,0 +1,214 @@
+//! What consumers did.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use handover_application::ports::{
+    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask,
+    StoreError,
+};
+use handover_domain::{OrderId, ProductId, TenantId, UserId};
+
+use crate::dialect::{chunk, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::values;
+
+const CHANGE: &str = "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind, event_id, create_time";
+const TASK: &str = "tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time";
+const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, update_time";
+
+/// Whose listing of which product.
+type Listing = (TenantId, UserId, ProductId);
+
+const fn kind_name(kind: ListingChangeKind) -> &'static str {
+    match kind {
+        ListingChangeKind::Occupied => "OCCUPIED",
+        ListingChangeKind::Released => "RELEASED",
+    }
+}
+
+fn change(row: &Row) -> Result<ListingChange, StoreError> {
+    let row = row.of("listing_changes", "id");
+    Ok(ListingChange {
+        tenant: row.id("tenant_id")?,
+        seller: row.id("seller_id")?,
+        product: row.id("product_id")?,
+        order: row.id("order_id")?,
+        aggregate_seq: row.int("aggregate_seq")?,
+        kind: match row.text("kind")? {
+            "OCCUPIED" => ListingChangeKind::Occupied,
+            "RELEASED" => ListingChangeKind::Released,
+            other => return Err(row.corrupt("kind", format!("{other:?} is unknown"))),
+        },
+        event_id: row.named("event_id")?,
+        at: row.time("create_time")?,
+    })
+}
+
+fn entry(row: &Row) -> Result<ListingEntry, StoreError> {
+    let row = row.of("listings", "product_id");
+    Ok(ListingEntry {
+        product: row.id("product_id")?,
+        taken_by: match row.opt_int("taken_by")? {
+            Some(_) => Some(row.id("taken_by")?),
+            None => None,
+        },
+        event_id: row.named("event_id")?,
+        update_time: row.time("update_time")?,
+    })
+}
+
+fn task(row: &Row) -> Result<ShipmentTask, StoreError> {
+    let row = row.of("shipments", "id");
+    Ok(ShipmentTask {
+        tenant: row.id("tenant_id")?,
+        order: row.id("order_id")?,
+        seller: row.id("seller_id")?,
+        buyer: row.id("buyer_id")?,
+        aggregate_seq: row.int("aggregate_seq")?,
+        event_id: row.named("event_id")?,
+        at: row.time("create_time")?,
+    })
+}
+
+#[async_trait]
+impl EffectQueries for Session {
+    async fn listing_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        let sql = format!(
+            "SELECT id, {CHANGE} FROM listing_changes WHERE tenant_id = ? AND order_id = ? ORDER BY id"
+        );
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(change).collect()
+    }
+
+    async fn listing_of(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        let sql =
+            format!("SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? ORDER BY product_id");
+        self.fetch(&sql, values![tenant.get(), seller.get()]).await?.iter().map(entry).collect()
+    }
+
+    async fn shipment_tasks(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ShipmentTask>, StoreError> {
+        let sql =
+            format!("SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND order_id = ? ORDER BY id");
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(task).collect()
+    }
+}
+
+impl Session {
+    /// The listings as they are, locked.
+    async fn listings(&mut self, keys: &[Listing]) -> Result<BTreeMap<Listing, ListingEntry>, StoreError> {
+        let mut listings = BTreeMap::new();
+        for keys in keys.chunks(chunk(keys.len()).max(1)) {
+            let keys = padded(keys);
+            let sql = format!(
+                "SELECT {ENTRY} FROM listings WHERE (tenant_id, seller_id, product_id) IN {} {}",
+                self.dialect.row_list(keys.len(), 3),
+                self.dialect.for_update()
+            );
+            let values = keys.iter().flat_map(|(t, s, p)| values![t.get(), s.get(), p.get()]).collect();
+            for row in self.fetch(&sql, values).await? {
+                let fields = row.of("listings", "product_id");
+                let key = (fields.id("tenant_id")?, fields.id("seller_id")?, fields.id("product_id")?);
+                listings.insert(key, entry(&row)?);
+            }
+        }
+        Ok(listings)
+    }
+}
+
+#[async_trait]
+impl EffectRepo for Session {
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        let rows = changes
+            .iter()
+            .flat_map(|change| {
+                values![
+                    change.tenant.get(),
+                    change.seller.get(),
+                    change.product.get(),
+                    change.order.get(),
+                    change.aggregate_seq,
+                    kind_name(change.kind),
+                    &change.event_id,
+                    change.at,
+                ]
+            })
+            .collect();
+        self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
+
+        let mut keys: Vec<Listing> = changes.iter().map(|c| (c.tenant, c.seller, c.product)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut listings = self.listings(&keys).await?;
+        let mut touched = BTreeMap::new();
+        for change in changes {
+            let key = (change.tenant, change.seller, change.product);
+            let taken_by = match change.kind {
+                ListingChangeKind::Occupied => Some(change.order),
+                ListingChangeKind::Released => {
+                    if listings.get(&key).and_then(|entry| entry.taken_by) != Some(change.order) {
+                        continue;
+                    }
+                    None
+                }
+            };
+            let entry = ListingEntry {
+                product: change.product,
+                taken_by,
+                event_id: change.event_id.clone(),
+                update_time: change.at,
+            };
+            listings.insert(key, entry.clone());
+            touched.insert(key, entry);
+        }
+        let rows = touched
+            .iter()
+            .flat_map(|((tenant, seller, product), entry)| {
+                values![
+                    tenant.get(),
+                    seller.get(),
+                    product.get(),
+                    entry.taken_by.map(OrderId::get),
+                    &entry.event_id,
+                    entry.update_time,
+                ]
+            })
+            .collect();
+        let after = self
+            .dialect
+            .or_replace("tenant_id, seller_id, product_id", &["taken_by", "event_id", "update_time"]);
+        self.insert(&format!("INSERT INTO listings ({ENTRY})"), 6, rows, &after).await?;
+        Ok(())
+    }
+
+    async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
+        let rows = tasks
+            .iter()
+            .flat_map(|task| {
+                values![
+                    task.tenant.get(),
+                    task.order.get(),
+                    task.seller.get(),
+                    task.buyer.get(),
+                    task.aggregate_seq,
+                    &task.event_id,
+                    task.at,
+                ]
+            })
+            .collect();
+        self.insert(&format!("INSERT INTO shipments ({TASK})"), 7, rows, "").await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Who publishes which partition.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::{
+    Changed, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
+};
+use handover_domain::Partition;
+
+use super::changed;
+use crate::dialect::{marks, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::{Value, values};
+
+fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
+    let row = row.of("outbox_partitions", "partition_no");
+    let number = row.int("partition_no")?;
+    Ok(PartitionLease {
+        partition: Partition::from_number(number)
+            .ok_or_else(|| row.corrupt("partition_no", "is not within 0 and 63"))?,
+        owner: row.opt_string("owner")?.map(RelayId),
+        epoch: row.int("epoch")?,
+        lease_until: row.opt_time("lease_until")?,
+    })
+}
+
+impl Session {
+    /// Locks the partitions that are this relay's; tells which of the holds are still good, in their order.
+    pub(super) async fn good_holds(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+    ) -> Result<Vec<PartitionHold>, StoreError> {
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions WHERE owner = ? \
+             ORDER BY partition_no {}",
+            self.dialect.for_update()
+        );
+        let rows = self.fetch(&sql, values![&relay.0]).await?;
+        let leases = rows.iter().map(lease).collect::<Result<Vec<_>, _>>()?;
+        let good = |hold: &&PartitionHold| {
+            leases.iter().any(|lease| lease.partition == hold.partition && lease.epoch == hold.epoch)
+        };
+        Ok(holds.iter().filter(good).copied().collect())
+    }
+
+    async fn set_leases(
+        &mut self,
+        set: &str,
+        until: Option<DateTime<Utc>>,
+        holds: &[PartitionHold],
+    ) -> Result<(), StoreError> {
+        if holds.is_empty() {
+            return Ok(());
+        }
+        let numbers = padded(&holds.iter().map(|hold| hold.partition.number()).collect::<Vec<_>>());
+        let sql =
+            format!("UPDATE outbox_partitions SET {set} WHERE partition_no IN ({})", marks(numbers.len()));
+        let values = [Value::Time(until)].into_iter().chain(numbers.into_iter().map(Value::from)).collect();
+        self.execute(&sql, values).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LeaseQueries for Session {
+    async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError> {
+        self.now().await
+    }
+
+    async fn live_relays(&mut self) -> Result<Vec<RelayId>, StoreError> {
+        let now = self.now().await?;
+        let rows =
+            self.fetch("SELECT relay FROM relays WHERE alive_until > ? ORDER BY relay", values![now]).await?;
+        rows.iter().map(|row| Ok(RelayId(row.of("relays", "relay").string("relay")?))).collect()
+    }
+
+    async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
+        let sql =
+            "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions ORDER BY partition_no";
+        self.fetch(sql, Vec::new()).await?.iter().map(lease).collect()
+    }
+}
+
+#[async_trait]
+impl LeaseRepo for Session {
+    async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError> {
+        let (_, until) = self.now_and(for_ms).await?;
+        let after = self.dialect.or_replace("relay", &["alive_until"]);
+        self.insert("INSERT INTO relays (relay, alive_until)", 2, values![&relay.0, until], &after).await?;
+        Ok(())
+    }
+
+    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+        self.execute("DELETE FROM relays WHERE relay = ?", values![&relay.0]).await?;
+        Ok(())
+    }
+
+    async fn take_partition(
+        &mut self,
+        relay: &RelayId,
+        partition: Partition,
+        seen_epoch: i64,
+        for_ms: u32,
+    ) -> Result<Changed, StoreError> {
+        let (now, until) = self.now_and(for_ms).await?;
+        let sql = "UPDATE outbox_partitions SET owner = ?, epoch = epoch + 1, lease_until = ? \
+                   WHERE partition_no = ? AND epoch = ? \
+                   AND (owner IS NULL OR lease_until IS NULL OR lease_until <= ?)";
+        let values = values![&relay.0, until, partition.number(), seen_epoch, now];
+        Ok(changed(self.execute(sql, values).await?))
+    }
+
+    async fn renew_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+        for_ms: u32,
+    ) -> Result<Vec<PartitionHold>, StoreError> {
+        let good = self.good_holds(relay, holds).await?;
+        let (_, until) = self.now_and(for_ms).await?;
+        self.set_leases("lease_until = ?", Some(until), &good).await?;
+        Ok(good)
+    }
+
+    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
+        let good = self.good_holds(relay, holds).await?;
+        self.set_leases("owner = NULL, lease_until = ?", None, &good).await
+    }
+
+    async fn end_all_leases(&mut self) -> Result<(), StoreError> {
+        // The earliest moment: before any now that anybody asks with.
+        let past = DateTime::UNIX_EPOCH;
+        self.execute("UPDATE outbox_partitions SET lease_until = ? WHERE owner IS NOT NULL", values![past])
+            .await?;
+        self.execute("UPDATE relays SET alive_until = ?", values![past]).await?;
+        self.execute(
+            "UPDATE event_consume_log SET lease_until = ? WHERE status = 'PROCESSING'",
+            values![past],
+        )
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! The store: one repository per file, written once for every engine.
+
+mod consume;
+mod consume_log;
+mod dead_letters;
+mod due;
+mod effects;
+mod ids;
+mod leases;
+mod orders;
+mod outbox;
+mod payments;
+#[cfg(test)]
+mod plans;
+mod products;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use chrono::Duration;
+use handover_application::Wake;
+use handover_application::ports::{Clock, Store, StoreError, UnitOfWork, View};
+
+use crate::connection::Engine;
+use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
+use crate::session::Session;
+
+/// A store in an SQL database. Clones share it.
+#[derive(Clone)]
+pub struct SqlStore {
+    engine: Arc<dyn Engine>,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What every session of a store knows.
+pub(crate) struct Shared {
+    pub(crate) wake: Wake,
+    offset_us: AtomicI64,
+}
+
+impl Shared {
+    /// How far the database's clock was moved.
+    pub(crate) fn offset(&self) -> Duration {
+        Duration::microseconds(self.offset_us.load(Ordering::Relaxed))
+    }
+}
+
+impl SqlStore {
+    /// Opens an SQLite database. The clock paces the broker; commits that append events ring the bell.
+    pub async fn open_sqlite(
+        options: &SqliteOptions,
+        clock: Arc<dyn Clock>,
+        wake: Wake,
+    ) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
+    }
+
+    /// Opens a PostgreSQL database.
+    #[cfg(feature = "postgres")]
+    pub fn open_postgres(url: &str, clock: Arc<dyn Clock>, wake: Wake) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(crate::engine::postgres::PostgresEngine::open(url)?), clock, wake))
+    }
+
+    /// Opens a MySQL or MariaDB database.
+    #[cfg(feature = "mysql")]
+    pub fn open_mysql(url: &str, clock: Arc<dyn Clock>, wake: Wake) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(crate::engine::mysql::MysqlEngine::open(url)?), clock, wake))
+    }
+
+    fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
+        SqlStore { engine, shared: Arc::new(Shared { wake, offset_us: AtomicI64::new(0) }), clock }
+    }
+
+    /// Brings the schema up to date. Safe beside another process that does the same.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        self.engine.migrate().await
+    }
+
+    /// The version the schema has, if it has any, and the one this build needs.
+    pub async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
+        self.engine.schema_version().await
+    }
+
+    /// Whether the database answers and its schema is what this build needs.
+    pub async fn is_ready(&self) -> Result<bool, StoreError> {
+        let (applied, needed) = self.schema_version().await?;
+        Ok(applied.is_some_and(|applied| applied >= needed))
+    }
+
+    /// Moves the database's own clock, which judges leases and heartbeats: for contract tests.
+    pub fn move_database_clock(&self, by: Duration) {
+        self.shared.offset_us.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Closes every connection; what is open is waited for.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// A session that may write, each statement a transaction of its own.
+    pub(crate) async fn writing(&self) -> Result<Session, StoreError> {
+        Ok(Session::new(self.engine.writer().await?, self.engine.dialect(), self.shared.clone()))
+    }
+
+    /// A session in a transaction.
+    pub(crate) async fn transaction(&self) -> Result<Session, StoreError> {
+        let mut session = self.writing().await?;
+        session.begin().await?;
+        Ok(session)
+    }
+
+    /// A session that reads what is committed.
+    pub(crate) async fn reading(&self) -> Result<Session, StoreError> {
+        Ok(Session::new(self.engine.reader().await?, self.engine.dialect(), self.shared.clone()))
+    }
+}
+
+#[async_trait]
+impl Store for SqlStore {
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        Ok(Box::new(self.transaction().await?))
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        Ok(Box::new(self.reading().await?))
+    }
+}
+
+/// A limit as it is bound.
+fn limit(limit: u32) -> i64 {
+    i64::from(limit)
+}
+
+/// What a conditional write of one row changed.
+fn changed(rows: u64) -> handover_application::ports::Changed {
+    use handover_application::ports::Changed;
+    if rows == 0 { Changed::None } else { Changed::One }
+}

@@ -1,0 +1,215 @@
+//! The outbox: appending, settling, and reading by id.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::{
+    Confirmed, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxQueries, OutboxRepo,
+    OutboxRow, PartitionHold, RelayId, StoreError,
+};
+use handover_domain::{EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use serde_json::{Map, Value as Json};
+
+use super::limit;
+use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::row::{Fields, Row};
+use crate::session::Session;
+use crate::value::{Value, aggregate, values};
+
+/// The columns of an [`OutboxRow`], of the table under the name `o`.
+pub(super) const COLUMNS: &str = "o.id, o.event_id, o.event_type, o.aggregate_type, o.aggregate_id, o.payload, \
+    o.status, o.retry_count, o.next_retry_time, o.create_time, o.update_time, o.tenant_id, o.aggregate_seq, \
+    o.metadata, o.max_retry_count, o.last_error, o.sent_time";
+const INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
+    aggregate_seq, payload, metadata, max_retry_count, status, create_time, update_time)";
+const INSERTED: usize = 12;
+/// How many failed publishes share a statement: each is a branch of its CASEs.
+const FAILED_ROWS: usize = 32;
+
+pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
+    let row = row.of("outbox_events", "id");
+    Ok(OutboxRow {
+        id: row.int("id")?,
+        event_id: row.named("event_id")?,
+        event_type: row.string("event_type")?,
+        aggregate: row.aggregate()?,
+        aggregate_seq: row.int("aggregate_seq")?,
+        payload: row.string("payload")?,
+        metadata: metadata(row)?,
+        status: row.named("status")?,
+        retry_count: row.count("retry_count")?,
+        max_retry_count: row.count("max_retry_count")?,
+        next_retry_time: row.opt_time("next_retry_time")?,
+        last_error: row.opt_string("last_error")?,
+        create_time: row.time("create_time")?,
+        update_time: row.time("update_time")?,
+        sent_time: row.opt_time("sent_time")?,
+    })
+}
+
+fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
+    let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
+    let json: Map<String, Json> = serde_json::from_str(text)
+        .map_err(|error| row.corrupt("metadata", format!("no JSON object: {error}")))?;
+    let text = |name: &str| json.get(name).and_then(Json::as_str).map(str::to_owned);
+    Ok(EventMetadata {
+        trace_id: text("traceId"),
+        request_id: text("requestId"),
+        user_id: json.get("userId").and_then(Json::as_i64),
+        traceparent: text("traceparent"),
+    })
+}
+
+fn metadata_text(metadata: &EventMetadata) -> Option<String> {
+    let mut json = Map::new();
+    let texts = [
+        ("traceId", &metadata.trace_id),
+        ("requestId", &metadata.request_id),
+        ("traceparent", &metadata.traceparent),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            json.insert(name.to_owned(), Json::from(text.as_str()));
+        }
+    }
+    if let Some(user) = metadata.user_id {
+        json.insert("userId".to_owned(), Json::from(user));
+    }
+    (!json.is_empty()).then(|| Json::Object(json).to_string())
+}
+
+#[async_trait]
+impl OutboxQueries for Session {
+    async fn outbox_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+        on_failed: OnFailed,
+        most: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        self.due(partitions, now, on_failed, most).await
+    }
+
+    async fn outbox_next_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.next_due(partitions, now).await
+    }
+
+    async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut found = Vec::with_capacity(events.len());
+        for events in events.chunks(MAX_ROWS) {
+            let events = padded(events);
+            let sql = format!(
+                "SELECT {COLUMNS} FROM outbox_events o WHERE o.event_id IN ({})",
+                marks(events.len())
+            );
+            let rows = self.fetch(&sql, events.iter().map(Value::from).collect()).await?;
+            for row in &rows {
+                found.push(outbox_row(row)?);
+            }
+        }
+        // An id that is asked for in two chunks is there twice.
+        found.sort_by_key(|row| row.id);
+        found.dedup_by_key(|row| row.id);
+        Ok(found)
+    }
+
+    async fn outbox_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut sql = format!("SELECT {COLUMNS} FROM outbox_events o WHERE o.id < ?");
+        let mut values = values![before.unwrap_or(i64::MAX)];
+        let conditions = [
+            ("o.tenant_id = ?", filter.tenant.map(TenantId::get).map(Value::from)),
+            ("o.status = ?", filter.status.map(|status| Value::from(status.as_str()))),
+            ("o.event_type = ?", filter.event_type.as_ref().map(Value::from)),
+            ("o.aggregate_id = ?", filter.aggregate_id.map(Value::from)),
+            ("o.create_time >= ?", filter.from.map(Value::from)),
+            ("o.create_time < ?", filter.to.map(Value::from)),
+        ];
+        for (condition, value) in conditions {
+            if let Some(value) = value {
+                sql.push_str(" AND ");
+                sql.push_str(condition);
+                values.push(value);
+            }
+        }
+        sql.push_str(" ORDER BY o.id DESC LIMIT ?");
+        values.push(limit(most).into());
+        self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
+    }
+}
+
+#[async_trait]
+impl OutboxRepo for Session {
+    async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        let mut rows = Vec::with_capacity(events.len() * INSERTED);
+        for event in events {
+            rows.extend(values![&event.event_id, &event.event_type]);
+            rows.extend(aggregate(&event.aggregate));
+            rows.extend(values![
+                event.aggregate_seq,
+                &event.payload,
+                metadata_text(&event.metadata),
+                event.max_retry_count,
+                OutboxStatus::New.as_str(),
+                event.occurred_at,
+                event.occurred_at,
+            ]);
+        }
+        self.insert(INSERT, INSERTED, rows, "").await?;
+        self.appended(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        Ok(())
+    }
+
+    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+        Ok(self.good_holds(owner, holds).await?.into_iter().map(|hold| hold.partition).collect())
+    }
+
+    async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let mut moved = 0;
+        let events: Vec<&EventId> = confirmed.iter().map(|one| one.event_id()).collect();
+        for events in events.chunks(2 * MAX_ROWS) {
+            let events = padded(events);
+            let sql = format!(
+                "UPDATE outbox_events SET status = 'SENT', sent_time = ?, update_time = ? \
+                 WHERE event_id IN ({}) AND status IN ('NEW', 'RETRY')",
+                marks(events.len())
+            );
+            let values = values![now, now].into_iter().chain(events.into_iter().map(Value::from)).collect();
+            moved += self.execute(&sql, values).await?;
+        }
+        Ok(moved)
+    }
+
+    async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let mut moved = 0;
+        for failed in failed.chunks(FAILED_ROWS) {
+            let failed = padded(failed);
+            let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(failed.len()));
+            let sql = format!(
+                "UPDATE outbox_events SET status = {case}, retry_count = {case}, next_retry_time = {case}, \
+                 last_error = {case}, update_time = ? WHERE event_id IN ({}) AND status IN ('NEW', 'RETRY')",
+                marks(failed.len())
+            );
+            let mut values = Vec::with_capacity(failed.len() * 9 + 1);
+            values.extend(
+                failed.iter().flat_map(|publish| values![&publish.event_id, publish.status.as_str()]),
+            );
+            values.extend(failed.iter().flat_map(|publish| values![&publish.event_id, publish.retry_count]));
+            values.extend(
+                failed.iter().flat_map(|publish| values![&publish.event_id, publish.next_retry_time]),
+            );
+            values.extend(failed.iter().flat_map(|publish| values![&publish.event_id, &publish.error]));
+            values.push(now.into());
+            values.extend(failed.iter().map(|publish| Value::from(&publish.event_id)));
+            moved += self.execute(&sql, values).await?;
+        }
+        Ok(moved)
+    }
+}

@@ -1,0 +1,136 @@
+//! The HTTP edge of one process: bound, served, asked to stop.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_application::App;
+use handover_application::ports::Clock;
+use handover_domain::{TenantId, UserId};
+use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router, serve};
+use handover_sql::SqlStore;
+use handover_system::SystemClock;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::TokenArgs;
+use crate::config::Secret;
+use crate::wiring::Database;
+use crate::{Failure, Secrets};
+
+/// How long requests in flight may take once the process is asked to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// A database that does not answer within this is away.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
+type Served = Option<std::io::Result<()>>;
+
+/// Listens there.
+pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|cause| Failure::Listen { listen, cause })
+}
+
+/// A token as the command line asks for it.
+pub(crate) fn token(secret: &Secret, arguments: &TokenArgs) -> Result<String, Failure> {
+    let usage = |what: String| Failure::Usage { what, remedy: "see handover token --help".to_owned() };
+    let user = UserId::try_from(arguments.user).map_err(|error| usage(format!("--user {error}")))?;
+    let tenant = TenantId::try_from(arguments.tenant).map_err(|error| usage(format!("--tenant {error}")))?;
+    tokens(secret)?
+        .issue(user, tenant, &arguments.roles, arguments.ttl, SystemClock.now())
+        .map_err(|error| usage(error.to_string()))
+}
+
+fn tokens(secret: &Secret) -> Result<Tokens, Failure> {
+    Tokens::new(secret.reveal().as_bytes())
+        .map_err(|error| Failure::SecretRefused { key: "auth.jwt-secret", why: error.to_string() })
+}
+
+/// The API, being served.
+pub(crate) struct Listening {
+    address: SocketAddr,
+    stopping: Arc<AtomicBool>,
+    stop: CancellationToken,
+    served: JoinHandle<Served>,
+}
+
+impl Listening {
+    /// Serves the API of this application on the listener.
+    pub(crate) fn start(
+        listener: TcpListener,
+        app: &App,
+        database: &Database,
+        secrets: &Secrets,
+    ) -> Result<Listening, Failure> {
+        let address = listener
+            .local_addr()
+            .map_err(|cause| Failure::System { what: "the listener has no address", cause })?;
+        let callbacks = CallbackVerifier::new(secrets.gateway.reveal())
+            .map_err(|error| Failure::SecretRefused { key: "gateway.secret", why: error.to_string() })?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let limits = Limits { drain: DRAIN, ..Limits::default() };
+        let edge = Edge {
+            app: app.clone(),
+            tokens: tokens(&secrets.jwt)?,
+            callbacks,
+            readiness: Box::new(Ready { stopping: Arc::clone(&stopping), store: database.store().clone() }),
+            limits: limits.clone(),
+        };
+        let (stop, tasks) = (CancellationToken::new(), app.tx.tasks.clone());
+        let asked = stop.clone();
+        let serving = async move { serve(listener, router(edge), &tasks, asked, &limits).await };
+        let served = app.tx.tasks.spawn(serving);
+        Ok(Listening { address, stopping, stop, served })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Not ready from now on, and no new connections.
+    pub(crate) fn close(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.stop.cancel();
+    }
+
+    /// Waits until the requests in flight have their answers.
+    pub(crate) async fn ended(self) {
+        if let Err(error) = self.served.await {
+            tracing::error!(%error, "the HTTP server did not end well");
+        }
+    }
+
+    /// Waits until it ends without being asked to.
+    pub(crate) async fn failed(&mut self) -> Failure {
+        Failure::Http(match (&mut self.served).await {
+            Ok(Some(Err(error))) => error.to_string(),
+            Ok(Some(Ok(())) | None) => "it ended without being asked to".to_owned(),
+            Err(error) => error.to_string(),
+        })
+    }
+}
+
+/// Ready: not stopping, and the database answers with the right schema.
+struct Ready {
+    stopping: Arc<AtomicBool>,
+    store: SqlStore,
+}
+
+#[async_trait]
+impl Readiness for Ready {
+    async fn problems(&self) -> Vec<Problem> {
+        let problem = |part: &str, what: &str| vec![Problem { part: part.to_owned(), what: what.to_owned() }];
+        if self.stopping.load(Ordering::SeqCst) {
+            return problem("process", "it is stopping");
+        }
+        match tokio::time::timeout(PROBE_WITHIN, self.store.is_ready()).await {
+            Ok(Ok(true)) => Vec::new(),
+            Ok(Ok(false)) => problem("database", "its schema is older than this program"),
+            Ok(Err(_)) => problem("database", "it does not answer"),
+            Err(_) => problem("database", "it does not answer in time"),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The secrets that tokens and payment callbacks are verified with: from the configuration, or made at the first start
+//! and kept beside the database, readable by its owner alone.
+//!
+//! **Invariant:** outside loopback only configured secrets are used.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use handover_system::secret_bytes;
+
+use crate::Failure;
+use crate::beside::beside;
+use crate::config::{Config, Secret};
+
+/// Both secrets.
+#[derive(Debug, Clone)]
+pub struct Secrets {
+    /// Signs and verifies tokens (HS256).
+    pub jwt: Secret,
+    /// Verifies the gateway's callbacks: `whsec_...`.
+    pub gateway: Secret,
+}
+
+impl Secrets {
+    /// Those a service that listens there may use.
+    pub fn to_serve(config: &Config, listen: Option<SocketAddr>) -> Result<Secrets, Failure> {
+        if let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) {
+            for (key, secret) in [("auth.jwt-secret", &config.jwt_secret), ("gateway.secret", &config.gateway_secret)] {
+                if secret.is_none() {
+                    return Err(Failure::SecretNeeded { key, listen });
+                }
+            }
+        }
+        Ok(Secrets { jwt: Self::jwt(config)?, gateway: Self::gateway(config)? })
+    }
+
+    /// What tokens are signed with.
+    pub fn jwt(config: &Config) -> Result<Secret, Failure> {
+        Self::set_or_kept(config.jwt_secret.as_ref(), &config.database, "jwt-secret", "")
+    }
+
+    fn gateway(config: &Config) -> Result<Secret, Failure> {
+        // Hexadecimal is base64 too, so it may follow the prefix as it is.
+        Self::set_or_kept(config.gateway_secret.as_ref(), &config.database, "gateway-secret", "whsec_")
+    }
+
+    fn set_or_kept(set: Option<&Secret>, database: &Path, purpose: &str, prefix: &str) -> Result<Secret, Failure> {
+        match set {
+            Some(secret) => Ok(secret.clone()),
+            None => kept(&beside(database, purpose), prefix),
+        }
+    }
+}
+
+/// The secret in the file; made if the file is not there.
+fn kept(path: &Path, prefix: &str) -> Result<Secret, Failure> {
+    let failed = |cause| Failure::SecretFile { path: path.to_owned(), cause };
+    if !path.exists() {
+        make(path, prefix, failed)?;
+    }
+    if exposed(path).map_err(failed)? {
+        return Err(Failure::SecretExposed { path: path.to_owned() });
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let secret = text.trim();
+    if secret.len() < prefix.len() + 32 || !secret.starts_with(prefix) {
+        return Err(Failure::SecretBroken { path: path.to_owned() });
+    }
+    Ok(Secret::new(secret))
+}
+
+/// Written whole under another name, then linked: who finds the file finds all of it, and of two that make it at once
+/// one wins.
+fn make(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
+    let draft = beside(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
+    let hex = hex(&secret_bytes::<32>()?);
+    let written = write_private(&draft, &format!("{prefix}{hex}\n")).and_then(|()| {
+        fs::hard_link(&draft, path).or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        })
+    });
+    let _ = fs::remove_file(&draft);
+    written.map_err(failed)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(unix)]
+fn exposed(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn exposed(_path: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    fn config(folder: &Path, more: &[(&str, &str)]) -> Config {
+        let url = format!("sqlite://{}", folder.join("shop.db").display());
+        let mut variables = vec![("HANDOVER_DATABASE__URL".to_owned(), url)];
+        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Config::load(&Sources { variables, ..Sources::default() }).unwrap()
+    }
+
+    fn at(listen: &str) -> Option<SocketAddr> {
+        Some(listen.parse().unwrap())
+    }
+
+    #[test]
+    fn secrets_are_made_once_kept_beside_the_database_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), &[]);
+        let first = Secrets::to_serve(&config, at("127.0.0.1:0")).unwrap();
+        let again = Secrets::to_serve(&config, at("[::1]:0")).unwrap();
+        assert_eq!((&first.jwt, &first.gateway), (&again.jwt, &again.gateway));
+        assert_ne!(first.jwt.reveal(), first.gateway.reveal().trim_start_matches("whsec_"));
+        assert_eq!((first.jwt.reveal().len(), first.gateway.reveal().len()), (64, 70));
+        for purpose in ["jwt-secret", "gateway-secret"] {
+            assert!(!exposed(&folder.path().join(format!("shop.db-{purpose}"))).unwrap());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft is left");
+    }
+
+    #[test]
+    fn outside_loopback_both_secrets_must_be_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
+        let signing = format!("whsec_{}", "cd".repeat(32));
+        let gateway = ("HANDOVER_GATEWAY__SECRET", signing.as_str());
+        let needed = |more: &[(&str, &str)], listen| match Secrets::to_serve(&config(folder.path(), more), at(listen)) {
+            Err(Failure::SecretNeeded { key, .. }) => Some(key),
+            Ok(_) => None,
+            Err(other) => panic!("{other}"),
+        };
+        for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080"] {
+            assert_eq!(needed(&[], listen), Some("auth.jwt-secret"));
+            assert_eq!(needed(&[jwt], listen), Some("gateway.secret"));
+            assert_eq!(needed(&[gateway], listen), Some("auth.jwt-secret"));
+            assert_eq!(needed(&[jwt, gateway], listen), None);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made that is not used");
+    }
+
+    #[test]
+    fn many_first_starts_at_once_agree_on_one_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), &[]);
+        let found: Vec<Secret> = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| Secrets::jwt(&config))).collect();
+            starts.into_iter().map(|start| start.join().unwrap().unwrap()).collect()
+        });
+        assert!(found.iter().all(|secret| *secret == found[0]));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_secret_file_that_others_can_read_or_that_is_empty_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), &[]);
+        Secrets::jwt(&config).unwrap();
+        let path = folder.path().join("shop.db-jwt-secret");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretExposed { .. })));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "\n").unwrap();
+        assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretBroken { .. })));
+    }
+}

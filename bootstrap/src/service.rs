@@ -1,0 +1,108 @@
+//! The service of one process: everything wired, started and stopped in order.
+//!
+//! **Invariant:** what was begun is finished before what it needs is taken away: first the requests, then the loops,
+//! then the database, last the lock.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use handover_application::runtime;
+use handover_application::use_cases::UseCaseError;
+use handover_application::{App, Wake};
+use tokio::time::Instant;
+
+use crate::cli::Parts;
+use crate::config::Config;
+use crate::edge::Listening;
+use crate::wiring::{Database, application};
+use crate::{Failure, Secrets};
+
+/// A service that runs. Dropped without [`Service::stop`] it is cut off, as by a crash.
+pub struct Service {
+    app: App,
+    database: Database,
+    edge: Option<Listening>,
+    secrets: Secrets,
+}
+
+impl Service {
+    /// Takes the database, brings it up to date, ends what a crashed predecessor left, and starts the parts.
+    pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
+        let secrets = Secrets::to_serve(config, parts.api.then_some(config.listen))?;
+        // The address first: a port in use says so before anything is touched.
+        let listener = match parts.api {
+            true => Some(crate::edge::bind(config.listen).await?),
+            false => None,
+        };
+        let wake = Wake::default();
+        let database = Database::open(&config.database, &wake).await?;
+        database.take_over().await?;
+        let app = application(config, &database).await?;
+        runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
+        runtime::start(&app, &wake, parts.roles, &config.settings);
+        let edge = match listener {
+            Some(listener) => Some(Listening::start(listener, &app, &database, &secrets)?),
+            None => None,
+        };
+        Ok(Service { app, database, edge, secrets })
+    }
+
+    /// Where the API listens, if it does: the actual port when 0 was asked for.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.edge.as_ref().map(Listening::address)
+    }
+
+    /// The secrets in use.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// The application inside.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Waits until the API ends by itself, which it should not.
+    pub async fn failed(&mut self) -> Failure {
+        match &mut self.edge {
+            Some(edge) => edge.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Not ready any more; no new requests; what was begun is finished, leases are given back, the database is closed.
+    /// What does not finish in time is named.
+    pub async fn stop(self, within: Duration) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let deadline = begun + within;
+        let in_time = |running: &str, done: bool| match done {
+            true => Ok(()),
+            false => Err(Failure::StillRunning {
+                after_ms: begun.elapsed().as_millis(),
+                running: running.to_owned(),
+            }),
+        };
+        if let Some(edge) = self.edge {
+            edge.close();
+            let ended = tokio::time::timeout_at(deadline, edge.ended()).await;
+            in_time("HTTP requests", ended.is_ok())?;
+        }
+        let ended = tokio::time::timeout_at(deadline, self.app.tx.tasks.stop()).await;
+        in_time("relay, consumers or jobs", ended.is_ok())?;
+        let ended = tokio::time::timeout_at(deadline, self.database.close()).await;
+        in_time("the database", ended.is_ok())
+    }
+}
+
+fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
+    match error {
+        UseCaseError::Store(cause) => Failure::database(&config.database)(cause),
+        UseCaseError::Broker(cause) => Failure::Broker(cause),
+        // Preparing decides nothing about orders, products or payments.
+        other @ (UseCaseError::NotFound { .. }
+        | UseCaseError::NotAllowed { .. }
+        | UseCaseError::Order(_)
+        | UseCaseError::Product(_)
+        | UseCaseError::Payment(_)) => Failure::Http(other.to_string()),
+    }
+}

@@ -1,0 +1,30 @@
+//! Log lines: to stderr, JSON unless a person reads them on a terminal. Stdout belongs to what a command answers.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Installs the log for this process. A second call changes nothing.
+pub fn install(config: &LogConfig) {
+    let filter = EnvFilter::builder().parse_lossy(&config.level);
+    let json = match config.format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !std::io::stderr().is_terminal(),
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_span_events(FmtSpan::NONE);
+    let installed = if json {
+        builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+    } else {
+        builder.with_ansi(std::io::stderr().is_terminal()).try_init()
+    };
+    if let Err(error) = installed {
+        tracing::debug!(%error, "the log is installed already");
+    }
+}

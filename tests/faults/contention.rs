@@ -1,0 +1,105 @@
+//! Many buyers, one product: one of them has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::api::{Answer, Api};
+use crate::check::Books;
+use crate::{beside_others, fresh};
+use crate::ledger::{Ledger, Step};
+
+const SELLER: i64 = 1_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_64_buyers_at_once_one_gets_the_product_and_63_are_told_it_is_sold() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    let api = Api::of(&server);
+    api.sign_in((1..=64).chain([SELLER]));
+    let product = api.list_product(SELLER, "The only one").await.unwrap().id("productId");
+    let start = Arc::new(Barrier::new(64));
+    let mut buyers = JoinSet::new();
+    for buyer in 1..=64 {
+        let (api, start) = (api.clone(), Arc::clone(&start));
+        buyers.spawn(async move {
+            start.wait().await;
+            api.place_order(buyer, product).await.unwrap()
+        });
+    }
+    let answers: Vec<Answer> = buyers.join_all().await;
+    let mut counts = BTreeMap::new();
+    for answer in &answers {
+        *counts.entry((answer.status, answer.code.as_str())).or_insert(0) += 1;
+    }
+    assert_eq!(counts, BTreeMap::from([((201, "00000"), 1), ((409, "A0409"), 63)]));
+    let books = Books::open(&launch.database()).await;
+    assert_eq!(books.number("SELECT count(*) FROM orders").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
+    const PRODUCTS: usize = 1_000;
+    const USERS: i64 = 200;
+    /// Each product is wanted by so many.
+    const WANTED_BY: usize = 3;
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    let api = Api::of(&server);
+    api.sign_in((1..=USERS).chain([SELLER]));
+    let ledger = Arc::new(Ledger::default());
+    let mut products = Vec::new();
+    for group in (0..PRODUCTS).collect::<Vec<_>>().chunks(50) {
+        let listed = join_all(group.iter().map(|n| {
+            let (api, title) = (&api, format!("Lamp {n}"));
+            async move { api.list_product(SELLER, &title).await.unwrap().id("productId") }
+        }));
+        products.extend(listed.await);
+    }
+    products.iter().for_each(|product| ledger.product(*product));
+    let products = Arc::new(products);
+    let begun = Instant::now();
+    let mut buyers = JoinSet::new();
+    for buyer in 0..USERS {
+        let (api, ledger, products) = (api.clone(), Arc::clone(&ledger), Arc::clone(&products));
+        buyers.spawn(async move {
+            let each = PRODUCTS * WANTED_BY / 200;
+            for attempt in 0..each {
+                // Neighbours want the same products at about the same time.
+                let product = products[(buyer as usize / WANTED_BY * each + attempt) % PRODUCTS];
+                let answer = api.place_order(1 + buyer, product).await.unwrap();
+                match (answer.status, answer.code.as_str()) {
+                    (201, "00000") => ledger.order(answer.id("orderId"), Step::Placed),
+                    (409, "A0409") => ledger.refused(),
+                    odd => panic!("{odd:?}: {answer:?}"),
+                }
+            }
+        });
+    }
+    buyers.join_all().await;
+    let took = begun.elapsed();
+    let books = Books::open(&launch.database()).await;
+    let sold = books.number("SELECT count(*) FROM products WHERE status = 'sold'").await;
+    let orders = books.number("SELECT count(*) FROM orders").await;
+    println!(
+        "{} attempts at {PRODUCTS} products in {took:?}: {sold} sold, {orders} orders",
+        PRODUCTS * WANTED_BY
+    );
+    assert_eq!(sold, orders);
+    assert_eq!(orders as usize, ledger.orders().len());
+    assert_eq!(books.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
+    let pending = books.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
+    assert_eq!(pending, orders, "nobody paid, and the deadline is far");
+    // Effects follow: one listing change per order.
+    crate::eventually(Duration::from_secs(30), async || {
+        let effects = books.number("SELECT count(*) FROM listing_changes").await;
+        if effects == orders { Ok(()) } else { Err(format!("{effects} of {orders} effects").into()) }
+    })
+    .await;
+}

@@ -1,0 +1,85 @@
+//! SIGTERM: nothing new is taken, what was begun is finished, leases are given back, and nothing is lost.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_tests::process::tail;
+
+use crate::api::Api;
+use crate::check::Books;
+use crate::ledger::Ledger;
+use crate::load::Load;
+use crate::{beside_others, fresh};
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_under_load_ends_well_within_ten_seconds_and_loses_nothing() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let launch = launch
+        .set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1")
+        .set("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "2s");
+    let mut server = launch.start().unwrap();
+    let api = Api::of(&server);
+    let ledger = Arc::new(Ledger::default());
+    let load = Load::start(&api, &ledger, 8, Duration::from_millis(2));
+    let mut slowest = Duration::ZERO;
+    for signal in ["TERM", "INT", "TERM"] {
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let (status, took) = server.signal(signal, TEN_SECONDS).unwrap();
+        assert_eq!(status.code(), Some(0), "after SIG{signal}\n{}", tail(&launch.log()));
+        slowest = slowest.max(took);
+        given_back(&launch).await;
+        server = launch.start().unwrap();
+        api.moved_to(&server);
+    }
+    load.stop().await;
+    let books = Books::open(&launch.database()).await;
+    books.wait_until_quiet(Duration::from_secs(30)).await;
+    println!("3 stops under load, {slowest:?} at most: {}", ledger.summary());
+    books.balance(&ledger).await;
+}
+
+/// What a process that stopped well leaves to nobody.
+async fn given_back(launch: &handover_tests::process::Launch) {
+    let books = Books::open(&launch.database()).await;
+    for (what, sql) in [
+        ("partitions are still owned", "SELECT count(*) FROM outbox_partitions WHERE owner IS NOT NULL"),
+        ("relays are still registered", "SELECT count(*) FROM relays"),
+        ("subscriptions are still open", "SELECT count(*) FROM broker_sessions"),
+        ("deliveries are still claimed", "SELECT count(*) FROM broker_messages WHERE session_id IS NOT NULL"),
+        ("events are still being processed", "SELECT count(*) FROM event_consume_log WHERE status = 'PROCESSING'"),
+    ] {
+        assert_eq!(books.number(sql).await, 0, "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_service_stops_at_once() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (status, took) = server.terminate(TEN_SECONDS).unwrap();
+    println!("idle stop: {took:?}");
+    assert_eq!(status.code(), Some(0), "{}", tail(&launch.log()));
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_finishes_its_request_cannot_hold_up_the_end() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    let mut stuck = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();
+    stuck.write_all(b"POST /api/v1/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let mut idle = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost").unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (status, took) = server.terminate(TEN_SECONDS).unwrap();
+    println!("stop with two stuck clients: {took:?}, {status}");
+    assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+}

@@ -1,0 +1,99 @@
+//! Starting, and refusing to: what a person sees, and the exit codes that a script sees.
+
+use std::time::Duration;
+
+use crate::api::Api;
+use crate::{beside_others, fresh};
+
+const WITHIN: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_process_on_the_same_database_is_refused_and_the_first_goes_on() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    let (code, _, stderr) = launch.run(&["serve", "--listen", "127.0.0.1:0"]).unwrap();
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains(&format!("another process serves handover.db (process {})", server.id())), "{stderr}");
+    assert!(stderr.contains("why:") && stderr.contains("do:"), "{stderr}");
+    let (code, _, stderr) = launch.run(&["migrate"]).unwrap();
+    assert_eq!(code, Some(1), "{stderr}");
+    let api = Api::of(&server);
+    assert!(api.list_product(1, "Still here").await.unwrap().done());
+    server.terminate(WITHIN).unwrap();
+    let (code, stdout, stderr) = launch.run(&["migrate"]).unwrap();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.starts_with("handover.db is at version "), "{stdout}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_all_that_the_command_prints_and_signs_its_user_in() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let (code, stdout, stderr) = launch.run(&["token", "--user", "7", "--role", "user"]).unwrap();
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let token = stdout.strip_suffix('\n').unwrap();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    let server = launch.start().unwrap();
+    let url = format!("{}/api/v1/orders?as=buyer", server.base());
+    let client = reqwest::Client::new();
+    let signed_in = client.get(&url).bearer_auth(token).send().await.unwrap();
+    assert_eq!(signed_in.status(), 200);
+    let stranger = client.get(&url).bearer_auth(token.to_uppercase()).send().await.unwrap();
+    assert_eq!(stranger.status(), 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
+    let _turn = beside_others().await;
+    let (folder, launch) = fresh();
+    let refused = |launch: &handover_tests::process::Launch, arguments: &[&str], code, says: &str| {
+        let (found, stdout, stderr) = launch.run(arguments).unwrap();
+        assert_eq!(found, Some(code), "{arguments:?}: {stderr}");
+        assert!(stdout.is_empty() && stderr.contains(says), "{arguments:?}: {stderr}");
+    };
+    refused(&launch, &["fly"], 2, "fly");
+    refused(&launch, &["token"], 2, "--user");
+    refused(&launch, &["serve", "--config", "missing.toml"], 2, "missing.toml cannot be read");
+    refused(&launch, &["serve", "--listen", "0.0.0.0:0"], 2, "auth.jwt-secret is not set");
+    refused(&launch, &["serve", "--database", "mysql://root@db/shop"], 2, "later version");
+    refused(&launch.clone().set("HANDOVER_OUTBOX__BACTH", "1"), &["serve"], 2, "HANDOVER_OUTBOX__BATCH?");
+    refused(&launch.clone().set("HANDOVER_CONSUMER__PREFETCH", "0"), &["serve"], 2, "consumer.prefetch");
+    refused(&launch, &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://missing/a.db"], 1, "missing/a.db-lock");
+    std::fs::write(folder.path().join("noise.db"), "no database at all, but long enough to be read as one".repeat(99)).unwrap();
+    refused(&launch, &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://noise.db"], 1, "noise.db cannot be used");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap().to_string();
+    refused(&launch, &["serve", "--listen", &address], 1, &format!("cannot listen on {address}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn help_shows_examples_and_the_names_of_variables() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    for arguments in [&["--help"][..], &["serve", "--help"]] {
+        let (code, stdout, _) = launch.run(arguments).unwrap();
+        assert_eq!(code, Some(0));
+        for part in ["Examples:", "HANDOVER_HTTP__LISTEN", "HANDOVER_CONFIG", "Exit codes:", "--roles"] {
+            assert!(stdout.contains(part), "{part} is not in {stdout}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_and_lock_lie_beside_the_database_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let _turn = beside_others().await;
+    let (folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    server.terminate(WITHIN).unwrap();
+    for name in ["handover.db-jwt-secret", "handover.db-gateway-secret"] {
+        let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let log = launch.log();
+    for name in ["handover.db-jwt-secret", "handover.db-gateway-secret"] {
+        let secret = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(!log.contains(secret.trim()), "{name} is in the log");
+    }
+}

@@ -1,0 +1,2 @@
+//! Broker.
+pub const RULES: &[u8] = &[];

@@ -1,0 +1,147 @@
+//! What consumers do. Nothing refuses a second row of the same event: a doubled effect must show.
+
+use handover_application::ports::{ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask};
+use handover_domain::TenantId;
+
+use super::{StoreRig, in_unit, view};
+use crate::samples::{
+    event_id, later, listing_change, order_id, product_id, shipment_task, start, tenant, user,
+};
+
+use ListingChangeKind::{Occupied, Released};
+
+async fn change(rig: &dyn StoreRig, changes: &[ListingChange]) {
+    in_unit!(rig, |unit| unit.change_listings(changes).await.expect("listings are changed"));
+}
+
+async fn listing(rig: &dyn StoreRig) -> Vec<(i64, Option<i64>, String)> {
+    let entries =
+        view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.expect("a listing can be read");
+    let flat = |entry: ListingEntry| {
+        (entry.product.get(), entry.taken_by.map(|order| order.get()), entry.event_id.into())
+    };
+    entries.into_iter().map(flat).collect()
+}
+
+fn entry(product: i64, taken_by: Option<i64>, event: &str) -> (i64, Option<i64>, String) {
+    (product, taken_by, event.to_owned())
+}
+
+/// A change is a row of its own with all it had, in the order in which it was applied.
+pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn StoreRig) {
+    let changes = [
+        ListingChange { aggregate_seq: 3, at: later(9), ..listing_change(1, 7, Released, "b") },
+        ListingChange { at: later(1), ..listing_change(1, 7, Occupied, "a") },
+    ];
+    change(rig, &changes).await;
+    change(rig, &[listing_change(2, 7, Occupied, "c"), listing_change(3, 8, Occupied, "d")]).await;
+    let seen = view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    assert_eq!(seen[..2], changes);
+    assert_eq!(seen[2..], [listing_change(2, 7, Occupied, "c")]);
+}
+
+/// A change that is applied twice is there twice.
+pub async fn a_listing_change_applied_twice_shows_twice(rig: &dyn StoreRig) {
+    let one = listing_change(1, 7, Occupied, "a");
+    change(rig, std::slice::from_ref(&one)).await;
+    change(rig, std::slice::from_ref(&one)).await;
+    change(rig, &[one.clone(), one.clone()]).await;
+    let seen = view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    assert_eq!(seen, [one.clone(), one.clone(), one.clone(), one]);
+}
+
+/// A shipment that is opened twice is there twice, in the order opened, with all it had.
+pub async fn shipments_are_read_back_in_the_order_opened_and_show_twice(rig: &dyn StoreRig) {
+    let first = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
+    let second = shipment_task(7, "a");
+    in_unit!(rig, |unit| {
+        unit.open_shipments(&[first.clone(), second.clone(), shipment_task(8, "c")]).await.unwrap();
+        unit.open_shipments(&[]).await.unwrap();
+    });
+    in_unit!(rig, |unit| unit.open_shipments(std::slice::from_ref(&first)).await.unwrap());
+    let seen = view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    assert_eq!(seen, [first.clone(), second, first]);
+}
+
+/// `Occupied` sets the order that has the product, whoever had it before.
+pub async fn an_occupied_product_is_taken_by_its_order(rig: &dyn StoreRig) {
+    change(rig, &[ListingChange { at: later(4), ..listing_change(1, 7, Occupied, "a") }]).await;
+    assert_eq!(listing(rig).await, [entry(1, Some(7), "a")]);
+    let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
+    assert_eq!(entries[0].update_time, later(4));
+    change(rig, &[listing_change(1, 8, Occupied, "b")]).await;
+    assert_eq!(listing(rig).await, [entry(1, Some(8), "b")]);
+}
+
+/// `Released` frees the product if that order still has it there.
+pub async fn a_released_product_is_free(rig: &dyn StoreRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
+    change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "b") }]).await;
+    let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
+    let free = ListingEntry {
+        product: product_id(1),
+        taken_by: None,
+        event_id: event_id("b"),
+        update_time: later(5),
+    };
+    assert_eq!(entries, [free]);
+}
+
+/// A release that comes late leaves the product to the order that has it now.
+pub async fn a_release_by_an_order_that_has_it_no_more_changes_nothing(rig: &dyn StoreRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 8, Occupied, "b")]).await;
+    change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "c") }]).await;
+    let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
+    let kept = ListingEntry {
+        product: product_id(1),
+        taken_by: Some(order_id(8)),
+        event_id: event_id("b"),
+        update_time: start(),
+    };
+    assert_eq!(entries, [kept]);
+    assert_eq!(
+        view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(),
+        2,
+        "it shows"
+    );
+}
+
+/// Changes of one call are applied in the order given.
+pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn StoreRig) {
+    change(
+        rig,
+        &[
+            listing_change(1, 7, Occupied, "a"),
+            listing_change(1, 7, Released, "b"),
+            listing_change(1, 8, Occupied, "c"),
+            listing_change(2, 9, Occupied, "d"),
+            listing_change(2, 9, Released, "e"),
+        ],
+    )
+    .await;
+    change(rig, &[]).await;
+    assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
+}
+
+/// A listing is one seller's in one tenant, by product id; effects of an order are one tenant's.
+pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn StoreRig) {
+    let foreign = ListingChange { tenant: tenant(2), ..listing_change(4, 7, Occupied, "foreign") };
+    let other = ListingChange { seller: user(21), ..listing_change(5, 7, Occupied, "other") };
+    change(
+        rig,
+        &[listing_change(9, 7, Occupied, "b"), listing_change(3, 8, Occupied, "a"), foreign.clone(), other],
+    )
+    .await;
+    in_unit!(rig, |unit| {
+        let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(7, "foreign") };
+        unit.open_shipments(&[foreign]).await.unwrap();
+    });
+    assert_eq!(listing(rig).await, [entry(3, Some(8), "a"), entry(9, Some(7), "b")]);
+    let mut view = view(rig).await;
+    assert_eq!(view.listing_of(tenant(2), user(20)).await.unwrap().len(), 1);
+    assert_eq!(view.listing_of(tenant(2), user(21)).await.unwrap(), []);
+    assert_eq!(view.listing_changes(tenant(2), order_id(7)).await.unwrap(), [foreign]);
+    assert_eq!(view.listing_changes(tenant(1), order_id(7)).await.unwrap().len(), 2);
+    assert_eq!(view.shipment_tasks(tenant(1), order_id(7)).await.unwrap(), []);
+    assert_eq!(view.shipment_tasks(tenant(2), order_id(7)).await.unwrap().len(), 1);
+}

@@ -1,0 +1,230 @@
+//! The program as it is shipped: started, killed, stopped, and never left running.
+
+#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// What can go wrong while handling a process.
+pub type Fault = Box<dyn Error + Send + Sync>;
+
+/// How long a start may take.
+pub const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// The built program: `HANDOVER_BIN`, or where `cargo build --release` puts it.
+pub fn program() -> Result<PathBuf, Fault> {
+    if let Some(path) = std::env::var_os("HANDOVER_BIN") {
+        return Ok(path.into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
+    let path = target.join("release/handover");
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(format!("no program at {}: run `cargo build --release`, or set HANDOVER_BIN", path.display())
+            .into())
+    }
+}
+
+/// How the program is started.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    folder: PathBuf,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// With its database in this folder, which is its working folder too.
+    pub fn in_folder(folder: &Path) -> Launch {
+        Launch { folder: folder.to_owned(), arguments: Vec::new(), variables: Vec::new() }
+    }
+
+    /// With a setting, by its variable.
+    #[must_use]
+    pub fn set(mut self, variable: &str, value: &str) -> Launch {
+        self.variables.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With these parts only.
+    #[must_use]
+    pub fn roles(mut self, roles: &str) -> Launch {
+        self.arguments.extend(["--roles".to_owned(), roles.to_owned()]);
+        self
+    }
+
+    /// The database file.
+    pub fn database(&self) -> PathBuf {
+        self.folder.join("handover.db")
+    }
+
+    /// What the program wrote to its log, all starts together.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// A command of the program with nothing of this process's own settings.
+    fn command(&self) -> Result<Command, Fault> {
+        let mut command = Command::new(program()?);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("HANDOVER_") {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        Ok(command)
+    }
+
+    /// Runs a command to its end: exit code, stdout, stderr.
+    pub fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String), Fault> {
+        let output = self.command()?.args(arguments).output()?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((output.status.code(), text(output.stdout), text(output.stderr)))
+    }
+
+    /// Starts the program on a free port and waits until it says that it is ready.
+    pub fn start(&self) -> Result<Server, Fault> {
+        let log = File::options().create(true).append(true).open(self.folder.join("log"))?;
+        let mut command = self.command()?;
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
+        let lines = lines_of(&mut child)?;
+        let mut server = Server { child, base: None, launch: self.clone() };
+        let begun = Instant::now();
+        loop {
+            match lines.recv_timeout(START_WITHIN.saturating_sub(begun.elapsed())) {
+                Ok(line) => {
+                    if let Some(base) = line.strip_prefix("handover listens on ") {
+                        server.base = Some(base.trim().to_owned());
+                        return Ok(server);
+                    }
+                    if line.starts_with("handover runs ") {
+                        return Ok(server);
+                    }
+                }
+                Err(_) => {
+                    let status = server.child.try_wait()?;
+                    return Err(format!("no start: {status:?}, the log ends\n{}", tail(&self.log())).into());
+                }
+            }
+        }
+    }
+}
+
+/// The last lines of a text.
+pub fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+/// Reads the child's stdout to its end, so that it never blocks on a full pipe.
+fn lines_of(child: &mut Child) -> Result<Receiver<String>, Fault> {
+    let stdout = child.stdout.take().ok_or("stdout is piped")?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // Nobody listens once the start is known.
+            let _ = sender.send(line);
+        }
+    });
+    Ok(receiver)
+}
+
+/// A running program. Dropping it kills it.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    base: Option<String>,
+    launch: Launch,
+}
+
+impl Server {
+    /// `http://127.0.0.1:port`; empty if no API is served.
+    pub fn base(&self) -> &str {
+        self.base.as_deref().unwrap_or_default()
+    }
+
+    /// How it was started.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// kill -9, and waits until it is gone.
+    pub fn kill(mut self) -> Result<(), Fault> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Whether it ended by itself, and how.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// SIGTERM; tells how it ended and how long that took.
+    pub fn terminate(self, within: Duration) -> Result<(ExitStatus, Duration), Fault> {
+        self.signal("TERM", within)
+    }
+
+    /// Sends a signal and waits for the end.
+    pub fn signal(mut self, name: &str, within: Duration) -> Result<(ExitStatus, Duration), Fault> {
+        let begun = Instant::now();
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status()?;
+        if !sent.success() {
+            return Err(format!("kill -{name} failed: {sent}").into());
+        }
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok((status, begun.elapsed()));
+            }
+            if begun.elapsed() > within {
+                return Err(format!(
+                    "still running {within:?} after SIG{name}\n{}",
+                    tail(&self.launch.log())
+                )
+                .into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Processor time used so far, of all its threads.
+    pub fn cpu_time(&self) -> Result<Duration, Fault> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name in parentheses may hold blanks; user and system time are the 12th and 13th field after it.
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').ok_or("no name in stat")?.1.split_whitespace().collect();
+        let ticks =
+            |field: usize| -> Result<u64, Fault> { Ok(fields.get(field).ok_or("stat is short")?.parse()?) };
+        // USER_HZ is 100 on every Linux.
+        Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
+    }
+
+    /// Resident memory in KiB.
+    pub fn resident_kib(&self) -> Result<u64, Fault> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
