@@ -32,7 +32,7 @@ async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let parts = Parts::named(&arguments.roles);
     let mut service = Service::start(&config, parts).await?;
     say(&greeting(&config, &service, parts))?;
-    info!(database = %config.database.display(), ?parts, "handover is ready");
+    info!(database = %config.database.display(), %parts, "handover is ready");
     let name = tokio::select! {
         name = stopped.next() => name,
         failure = service.failed() => return Err(failure),
@@ -80,6 +80,8 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
         return format!("handover runs {parts} on {}, without an API\n", config.database.display());
     };
     let base = format!("http://{address}");
+    // As it was started, so that the commands below work as they are from the same folder.
+    let program = std::env::args().next().unwrap_or_else(|| "handover".to_owned());
     let same = if config.database.as_os_str() == "handover.db" {
         String::new()
     } else {
@@ -90,8 +92,8 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
 orders and events are kept in {database}
 
 Sell something, buy it, look at the order:
-  seller="Authorization: Bearer $(handover token{same} --user 1)"
-  buyer="Authorization: Bearer $(handover token{same} --user 2)"
+  seller="Authorization: Bearer $({program} token{same} --user 1)"
+  buyer="Authorization: Bearer $({program} token{same} --user 2)"
   curl -s {base}/api/v1/products -H "$seller" -H 'Content-Type: application/json' -d '{{"title":"Desk lamp","price":88.50}}'
   curl -s {base}/api/v1/orders -H "$buyer" -H 'Content-Type: application/json' -H 'X-Idempotency-Key: order-1' -d '{{"productId":1}}'
   curl -s {base}/api/v1/orders/1 -H "$buyer"

@@ -24,8 +24,8 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Those a service that listens there may use.
-    pub fn to_serve(config: &Config, listen: Option<SocketAddr>) -> Result<Secrets, Failure> {
+    /// Whether a service that listens there may start with what is configured.
+    pub fn allow(config: &Config, listen: Option<SocketAddr>) -> Result<(), Failure> {
         if let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) {
             for (key, secret) in [("auth.jwt-secret", &config.jwt_secret), ("gateway.secret", &config.gateway_secret)] {
                 if secret.is_none() {
@@ -33,6 +33,11 @@ impl Secrets {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Those that are set, the others made or found beside the database.
+    pub fn of(config: &Config) -> Result<Secrets, Failure> {
         Ok(Secrets { jwt: Self::jwt(config)?, gateway: Self::gateway(config)? })
     }
 
@@ -131,8 +136,7 @@ mod tests {
     fn secrets_are_made_once_kept_beside_the_database_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), &[]);
-        let first = Secrets::to_serve(&config, at("127.0.0.1:0")).unwrap();
-        let again = Secrets::to_serve(&config, at("[::1]:0")).unwrap();
+        let [first, again] = [(); 2].map(|()| Secrets::of(&config).unwrap());
         assert_eq!((&first.jwt, &first.gateway), (&again.jwt, &again.gateway));
         assert_ne!(first.jwt.reveal(), first.gateway.reveal().trim_start_matches("whsec_"));
         assert_eq!((first.jwt.reveal().len(), first.gateway.reveal().len()), (64, 70));
@@ -148,9 +152,9 @@ mod tests {
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
         let signing = format!("whsec_{}", "cd".repeat(32));
         let gateway = ("HANDOVER_GATEWAY__SECRET", signing.as_str());
-        let needed = |more: &[(&str, &str)], listen| match Secrets::to_serve(&config(folder.path(), more), at(listen)) {
+        let needed = |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), at(listen)) {
             Err(Failure::SecretNeeded { key, .. }) => Some(key),
-            Ok(_) => None,
+            Ok(()) => None,
             Err(other) => panic!("{other}"),
         };
         for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080"] {
@@ -158,6 +162,9 @@ mod tests {
             assert_eq!(needed(&[jwt], listen), Some("gateway.secret"));
             assert_eq!(needed(&[gateway], listen), Some("auth.jwt-secret"));
             assert_eq!(needed(&[jwt, gateway], listen), None);
+        }
+        for listen in ["127.0.0.1:8080", "[::1]:8080"] {
+            assert_eq!(needed(&[], listen), None);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made that is not used");
     }

@@ -28,7 +28,7 @@ pub struct Service {
 impl Service {
     /// Takes the database, brings it up to date, ends what a crashed predecessor left, and starts the parts.
     pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
-        let secrets = Secrets::to_serve(config, parts.api.then_some(config.listen))?;
+        Secrets::allow(config, parts.api.then_some(config.listen))?;
         // The address first: a port in use says so before anything is touched.
         let listener = match parts.api {
             true => Some(crate::edge::bind(config.listen).await?),
@@ -37,6 +37,7 @@ impl Service {
         let wake = Wake::default();
         let database = Database::open(&config.database, &wake).await?;
         database.take_over().await?;
+        let secrets = Secrets::of(config)?;
         let app = application(config, &database).await?;
         runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         runtime::start(&app, &wake, parts.roles, &config.settings);

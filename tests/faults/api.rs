@@ -1,4 +1,4 @@
-//! A client of the API: the calls of a buyer, a seller, the gateway and an operator.
+//! A client of the API: the calls of a buyer, a seller and the gateway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -42,9 +42,6 @@ pub(crate) struct Api {
     gateway: Arc<standardwebhooks::Webhook>,
 }
 
-/// The operator's user id.
-const OPERATOR: i64 = 9_000_001;
-
 impl Api {
     /// A client of this server.
     pub(crate) fn of(server: &Server) -> Api {
@@ -68,8 +65,7 @@ impl Api {
     fn token(&self, user: i64) -> String {
         let mut tokens = self.tokens.lock().unwrap();
         let made = || {
-            let role = if user == OPERATOR { "operator" } else { "user" };
-            let arguments = ["token", "--user", &user.to_string(), "--role", role, "--ttl", "7d"];
+            let arguments = ["token", "--user", &user.to_string(), "--ttl", "7d"];
             let (code, stdout, stderr) = self.launch.run(&arguments).unwrap();
             assert_eq!(code, Some(0), "{stderr}");
             stdout.trim().to_owned()
@@ -158,11 +154,6 @@ impl Api {
     /// The order, as its buyer sees it.
     pub(crate) async fn order(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
         self.get(buyer, &format!("/api/v1/orders/{order}")).await
-    }
-
-    /// The queues, as an operator sees them.
-    pub(crate) async fn queues(&self) -> Result<Answer, Lost> {
-        self.get(OPERATOR, "/api/v1/ops/queues").await
     }
 
     /// The status of a path that needs no token.

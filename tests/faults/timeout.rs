@@ -41,10 +41,8 @@ async fn closed_after_deadline(api: &Api, books: &Books, order: i64, within: Dur
     let time = |column| row.get::<String, _>(column).parse::<DateTime<Utc>>().unwrap();
     let after = time("update_time") - time("create_time") - TimeDelta::from_std(DEADLINE).unwrap();
     assert!(after >= TimeDelta::zero(), "closed {after} early");
-    let freed = books.number(&format!(
-        "SELECT count(*) FROM products p JOIN orders o ON o.product_id = p.id WHERE o.id = {order} AND p.status = 'on_sale'"
-    ));
-    assert_eq!(freed.await, 1, "the product is free again");
+    let sql = "SELECT count(*) FROM products p JOIN orders o ON o.product_id = p.id WHERE p.status = 'on_sale' AND o.id";
+    assert_eq!(books.number(&format!("{sql} = {order}")).await, 1, "the product is free again");
     after
 }
 

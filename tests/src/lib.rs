@@ -10,4 +10,5 @@
 
 pub mod contract;
 pub mod process;
+pub mod rigs;
 pub mod samples;

@@ -213,10 +213,19 @@ impl Server {
         Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
     }
 
-    /// Resident memory in KiB.
+    /// Resident memory in KiB, with what it has mapped of files.
     pub fn resident_kib(&self) -> Result<u64, Fault> {
+        self.memory("VmRSS:")
+    }
+
+    /// Resident memory of its own in KiB: without mapped pages of the database, which the system takes back at will.
+    pub fn anonymous_kib(&self) -> Result<u64, Fault> {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, name: &str) -> Result<u64, Fault> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such memory figure")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }
 }

@@ -92,7 +92,7 @@ pub fn order(id: i64) -> Order {
         id: order_id(id),
         order_no: OrderNo::new(start(), order_id(id)),
         tenant: TenantId::DEFAULT,
-        product: product_id(id + 1000),
+        product: product_id(id % 1_000_000 + 1000),
         buyer: user(10),
         seller: user(20),
         status: OrderStatus::Pending,

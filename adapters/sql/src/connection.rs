@@ -7,6 +7,9 @@ use crate::dialect::Dialect;
 use crate::row::Row;
 use crate::value::Value;
 
+/// Ends a transaction, on every engine.
+pub(crate) const COMMIT: &str = "COMMIT";
+
 /// A pooled connection. Dropping it gives it back, rolled back.
 #[async_trait]
 pub(crate) trait Connection: Send {

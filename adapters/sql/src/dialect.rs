@@ -29,9 +29,6 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
-
-    /// The right side of `(a, b) IN ..`: so many rows of so many parameters.
-    fn row_list(&self, rows: usize, columns: usize) -> String;
 }
 
 /// The most rows of one multi-row statement. With the widest table it stays far below every engine's limit of

@@ -9,7 +9,7 @@ use chrono::{DateTime, Duration, Utc};
 use handover_application::ports::{StoreError, UnitOfWork};
 use handover_domain::Partition;
 
-use crate::connection::Connection;
+use crate::connection::{COMMIT, Connection};
 use crate::dialect::{Dialect, chunk, tuples};
 use crate::fault::of_commit;
 use crate::row::Row;
@@ -118,6 +118,12 @@ impl Session {
         StoreError::Conflict { what }
     }
 
+    /// What was asked makes no sense: the session can only be dropped.
+    pub(crate) fn refuse(&mut self, why: &'static str) -> StoreError {
+        self.state = State::Failed(why.to_owned());
+        StoreError::Backend(why.into())
+    }
+
     /// The commit is to wake the relay for these.
     pub(crate) fn appended(&mut self, partitions: impl Iterator<Item = Partition>) {
         self.appended.extend(partitions);
@@ -126,7 +132,7 @@ impl Session {
     /// Commits what was begun.
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.start()?;
-        let outcome = self.connection.execute("COMMIT", Vec::new()).await.map_err(of_commit);
+        let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(of_commit);
         self.finish(outcome)?;
         if !self.appended.is_empty() {
             self.shared.wake.ring(self.appended.drain(..).collect());

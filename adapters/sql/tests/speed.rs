@@ -71,7 +71,9 @@ async fn a_window_is_fast_behind_a_backlog() {
             .iter()
             .filter_map(|outcome| match outcome {
                 PublishOutcome::Confirmed(confirmed) => Some(confirmed),
-                _ => None,
+                PublishOutcome::Returned { .. }
+                | PublishOutcome::Nacked { .. }
+                | PublishOutcome::Unknown { .. } => None,
             })
             .collect();
         let start = Instant::now();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use common::{append, event, fixture};
-use handover_application::ports::{OnFailed, Store, StoreError};
+use handover_application::ports::{Changed, OnFailed, Store, StoreError};
 use handover_domain::{Partition, PartitionSet, TenantId};
 use sqlx::Executor;
 
@@ -131,9 +131,9 @@ async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate(
     append(&fixture.store, &events).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
-    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["other", "first", "second"]);
+    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
     let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 1).await.unwrap();
-    assert_eq!(due[0].event_id.as_str(), "other");
+    assert_eq!(due[0].event_id.as_str(), "first");
 }
 
 #[tokio::test]
@@ -152,6 +152,20 @@ async fn migrating_from_many_places_at_once_is_safe() {
     for ready in futures_util::future::join_all(stores).await {
         assert!(ready.unwrap());
     }
+}
+
+#[tokio::test]
+async fn all_leases_end_at_once() {
+    let fixture = fixture().await;
+    let relay = handover_application::ports::RelayId("r".into());
+    let partition = Partition::of(TenantId::DEFAULT, 1);
+    let mut unit = fixture.store.begin().await.unwrap();
+    unit.heartbeat(&relay, 5_000).await.unwrap();
+    assert_eq!(unit.take_partition(&relay, partition, 0, 5_000).await.unwrap(), Changed::One);
+    unit.end_all_leases().await.unwrap();
+    assert!(unit.live_relays().await.unwrap().is_empty());
+    assert_eq!(unit.take_partition(&relay, partition, 1, 5_000).await.unwrap(), Changed::One);
+    unit.commit().await.unwrap();
 }
 
 #[tokio::test]

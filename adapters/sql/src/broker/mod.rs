@@ -8,6 +8,7 @@
 //!
 //! **Invariant:** a message is in exactly one queue row per queue at any time: moving one is one transaction.
 
+mod claim;
 mod declare;
 mod messages;
 mod publish;

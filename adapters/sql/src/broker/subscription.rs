@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use super::messages::{COLUMNS, Cause, Queued, move_on};
 use super::upkeep::{SESSION_MS, Upkeep};
 use super::{Inner, broker_error, lock};
-use crate::dialect::{Claiming, MAX_ROWS, marks, padded};
+use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::session::Session;
 use crate::value::{Value, values};
 
@@ -36,15 +36,15 @@ impl Ticket {
 }
 
 pub(super) struct DatabaseSubscription {
-    broker: Arc<Inner>,
-    queue: String,
-    session: i64,
-    prefetch: usize,
+    pub(super) broker: Arc<Inner>,
+    pub(super) queue: String,
+    pub(super) session: i64,
+    pub(super) prefetch: usize,
     ticket: Arc<Ticket>,
-    unsettled: Mutex<BTreeSet<i64>>,
-    claiming: AtomicBool,
+    pub(super) unsettled: Mutex<BTreeSet<i64>>,
+    pub(super) claiming: AtomicBool,
     /// Keeps a claim from taking again what is just being given back.
-    giving_back: tokio::sync::Mutex<()>,
+    pub(super) giving_back: tokio::sync::Mutex<()>,
     /// The queue's bell, and the turn of one `next` at a time.
     bell: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
@@ -84,76 +84,6 @@ impl DatabaseSubscription {
             return Err(BrokerError::Closed { queue: self.queue.clone() });
         }
         Ok(())
-    }
-
-    /// Claims what there is room for, or finds what a dropped call claimed.
-    async fn claim(&self) -> Result<Vec<Delivery>, StoreError> {
-        let _gate = self.giving_back.lock().await;
-        let room = self.prefetch.saturating_sub(lock(&self.unsettled).len());
-        if room == 0 {
-            return Ok(Vec::new());
-        }
-        // The writer's connection, also to look: there a claim that was dropped on its way has been decided.
-        let mut session = self.broker.store.writing().await?;
-        let mut messages = Vec::new();
-        if self.claiming.swap(true, Ordering::AcqRel) {
-            messages = self.held(&mut session).await?;
-        }
-        if messages.is_empty() {
-            messages = match session.dialect.claiming() {
-                Claiming::UpdateReturning => self.claim_at_once(&mut session, room).await?,
-                Claiming::SkipLocked => self.claim_locked(&mut session, room).await?,
-            };
-        }
-        messages.sort_unstable_by_key(|queued| queued.id);
-        lock(&self.unsettled).extend(messages.iter().map(|queued| queued.id));
-        self.claiming.store(false, Ordering::Release);
-        Ok(messages.into_iter().map(Queued::delivery).collect())
-    }
-
-    /// What the session holds and nobody was told of.
-    async fn held(&self, session: &mut Session) -> Result<Vec<Queued>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM broker_messages WHERE session_id = ? ORDER BY id");
-        let rows = session.fetch(&sql, values![self.session]).await?;
-        let held = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
-        let told = lock(&self.unsettled);
-        Ok(held.into_iter().filter(|queued| !told.contains(&queued.id)).collect())
-    }
-
-    async fn claim_at_once(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
-        // A session that was ended by others claims nothing: nobody would return it.
-        let sql = format!(
-            "UPDATE broker_messages SET session_id = ? WHERE id IN (SELECT id FROM broker_messages WHERE queue = ? \
-             AND session_id IS NULL AND (expires_at IS NULL OR expires_at > ?) \
-             AND EXISTS (SELECT 1 FROM broker_sessions WHERE session_id = ?) ORDER BY id LIMIT ?) RETURNING {COLUMNS}"
-        );
-        let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let values = values![self.session, &self.queue, self.broker.now(), self.session, limit];
-        session.fetch(&sql, values).await?.iter().map(Queued::read).collect()
-    }
-
-    async fn claim_locked(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
-        session.begin().await?;
-        // Held until the commit, so that nobody ends the session meanwhile.
-        let alive = "SELECT session_id FROM broker_sessions WHERE session_id = ? FOR UPDATE";
-        if session.fetch_one(alive, values![self.session]).await?.is_none() {
-            return Ok(Vec::new());
-        }
-        let sql = format!(
-            "SELECT {COLUMNS} FROM broker_messages WHERE queue = ? AND session_id IS NULL \
-             AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED"
-        );
-        let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let rows = session.fetch(&sql, values![&self.queue, self.broker.now(), limit]).await?;
-        let messages = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
-        for messages in messages.chunks(MAX_ROWS) {
-            let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
-            let sql = format!("UPDATE broker_messages SET session_id = ? WHERE id IN ({})", marks(ids.len()));
-            let values = values![self.session].into_iter().chain(ids.into_iter().map(Value::from)).collect();
-            session.execute(&sql, values).await?;
-        }
-        session.commit_now().await?;
-        Ok(messages)
     }
 
     /// Those of the tags that are not settled yet.

@@ -12,7 +12,7 @@ use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlPoolOptions, MySqlRow
 use sqlx::{MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, tuples};
+use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
 
@@ -96,10 +96,6 @@ impl Dialect for MysqlDialect {
     fn or_replace(&self, _key: &str, columns: &[&str]) -> String {
         let sets: Vec<String> = columns.iter().map(|column| format!("{column} = VALUES({column})")).collect();
         format!("ON DUPLICATE KEY UPDATE {}", sets.join(", "))
-    }
-
-    fn row_list(&self, rows: usize, columns: usize) -> String {
-        format!("({})", tuples(rows, columns))
     }
 }
 

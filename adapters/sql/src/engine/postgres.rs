@@ -11,7 +11,7 @@ use sqlx::postgres::{PgArguments, PgPoolOptions, PgRow};
 use sqlx::{Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, numbered, tuples};
+use crate::dialect::{Claiming, Dialect, numbered};
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
 
@@ -89,10 +89,6 @@ impl Dialect for PostgresDialect {
         let sets: Vec<String> =
             columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
         format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
-    }
-
-    fn row_list(&self, rows: usize, columns: usize) -> String {
-        format!("(VALUES {})", tuples(rows, columns))
     }
 }
 

@@ -3,19 +3,23 @@
 //! **Invariant:** whatever writes, and a read that must see a claim just made, goes through the one writer.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
 use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
-use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, tuples};
+use crate::connection::{COMMIT, Connection, Engine};
+use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
+use crate::row::Row;
 use crate::value::{Value, time_text};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/sqlite");
@@ -53,6 +57,8 @@ impl SqliteOptions {
 
 pub(crate) struct SqliteEngine {
     writer: Pool<Sqlite>,
+    /// Whether the one writer may be in a transaction: only then is it rolled back when it is given back.
+    in_transaction: Arc<AtomicBool>,
     readers: Pool<Sqlite>,
 }
 
@@ -78,10 +84,16 @@ impl SqliteEngine {
                 .max_lifetime(None)
                 .test_before_acquire(false)
         };
+        let in_transaction = Arc::new(AtomicBool::new(false));
+        let open = in_transaction.clone();
         let writer = pool(1)
             // The rollback that the driver's own transactions forget when a future is dropped in `begin`.
-            .after_release(|connection, _| {
+            .after_release(move |connection, _| {
+                let is_open = open.swap(false, Ordering::AcqRel);
                 Box::pin(async move {
+                    if !is_open {
+                        return Ok(true);
+                    }
                     match sqlx::query("ROLLBACK").execute(connection).await {
                         Ok(_) => Ok(true),
                         Err(error) => Ok(error
@@ -99,7 +111,7 @@ impl SqliteEngine {
                     .pragma("wal_autocheckpoint", "2000"),
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
-        let engine = SqliteEngine { writer, readers };
+        let engine = SqliteEngine { writer, in_transaction, readers };
         // The writer first: it makes the file and the WAL that readers need.
         drop(engine.writer().await?);
         Ok(engine)
@@ -113,7 +125,8 @@ impl Engine for SqliteEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.writer.acquire().await.map_err(fault)?))
+        let connection = self.writer.acquire().await.map_err(fault)?;
+        Ok(Box::new(Writer { connection, in_transaction: self.in_transaction.clone() }))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -122,9 +135,9 @@ impl Engine for SqliteEngine {
 
     async fn migrate(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.acquire().await.map_err(fault)?;
+        self.in_transaction.store(true, Ordering::Release);
         // The driver's migration lock does nothing on SQLite; this transaction around all of it does.
-        let mut transaction =
-            sqlx::Connection::begin_with(&mut *writer, "BEGIN IMMEDIATE").await.map_err(fault)?;
+        let mut transaction = sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(fault)?;
         MIGRATIONS
             .run_direct(None, &mut *transaction, false)
             .await
@@ -157,12 +170,39 @@ impl Engine for SqliteEngine {
     }
 }
 
+/// The writer, which knows whether it may be in a transaction.
+struct Writer {
+    connection: PoolConnection<Sqlite>,
+    in_transaction: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Connection for Writer {
+    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        // Before it is sent: this future may be dropped while it runs.
+        if sql == BEGIN {
+            self.in_transaction.store(true, Ordering::Release);
+        }
+        let changed = self.connection.execute(sql, values).await?;
+        if sql == COMMIT {
+            self.in_transaction.store(false, Ordering::Release);
+        }
+        Ok(changed)
+    }
+
+    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.connection.fetch(sql, values).await
+    }
+}
+
+/// A deferred one that reads, then writes, fails with SQLITE_BUSY_SNAPSHOT whatever the busy timeout.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
 struct SqliteDialect;
 
 impl Dialect for SqliteDialect {
     fn begin(&self) -> &'static str {
-        // A deferred one that reads, then writes, fails with SQLITE_BUSY_SNAPSHOT whatever the busy timeout.
-        "BEGIN IMMEDIATE"
+        BEGIN
     }
 
     fn now(&self) -> &'static str {
@@ -185,10 +225,6 @@ impl Dialect for SqliteDialect {
         let sets: Vec<String> =
             columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
         format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
-    }
-
-    fn row_list(&self, rows: usize, columns: usize) -> String {
-        format!("(VALUES {})", tuples(rows, columns))
     }
 }
 

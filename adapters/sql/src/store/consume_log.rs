@@ -1,72 +1,114 @@
 //! The consume log as it is written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
 
+use handover_domain::{ConsumeStatus, EventId};
+
 use super::consume::subscription;
-use crate::dialect::{MAX_ROWS, padded};
+use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::session::Session;
-use crate::value::{aggregate, values};
+use crate::value::{Value, aggregate, values};
 
 const INSERT: &str = "INSERT INTO event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, \
     cost_ms, error_message, idempotency_key, consume_result, payload_hash, trace_id, lease_until, next_retry_time, \
     aggregate_seq, tenant_id, aggregate_type, aggregate_id)";
 const INSERTED: usize = 18;
+/// What a later state of an event replaces: all but its key. The row keeps its id.
+const REPLACED: &[&str] = &[
+    "event_type",
+    "consume_time",
+    "status",
+    "attempts",
+    "cost_ms",
+    "error_message",
+    "idempotency_key",
+    "consume_result",
+    "payload_hash",
+    "trace_id",
+    "lease_until",
+    "next_retry_time",
+    "aggregate_seq",
+    "tenant_id",
+    "aggregate_type",
+    "aggregate_id",
+];
 
 impl Session {
-    /// Writes rows of distinct events: those that replace one take it away first, each only as it was expected.
+    /// Writes rows of distinct events, each only if the log holds what is expected of it.
     async fn record_distinct(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
-        let replacing: Vec<_> = consumptions
-            .iter()
-            .filter_map(|one| match one.expected {
-                Expected::Absent => None,
-                Expected::At(status, attempts) => Some((one, status, attempts)),
-            })
-            .collect();
-        for replacing in replacing.chunks(MAX_ROWS) {
-            let padded = padded(replacing);
-            let sql = format!(
-                "DELETE FROM event_consume_log WHERE (consumer, event_id, status, attempts) IN {}",
-                self.dialect.row_list(padded.len(), 4)
-            );
-            let values = padded
-                .iter()
-                .flat_map(|(one, status, attempts)| {
-                    values![&one.consumer, &one.event_id, status.as_str(), *attempts]
-                })
-                .collect();
-            let taken = self.execute(&sql, values).await?;
-            if taken != replacing.len() as u64 {
-                return Err(self.conflict("event_consume_log.status"));
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        let mut expected: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for one in consumptions {
+            match one.expected {
+                Expected::Absent => new.extend(row(one)),
+                Expected::At(status, attempts) => {
+                    known.extend(row(one));
+                    expected.entry(&one.consumer).or_default().push((&one.event_id, status, attempts));
+                }
             }
         }
-        let mut rows = Vec::with_capacity(consumptions.len() * INSERTED);
-        for one in consumptions {
-            rows.extend(values![
-                &one.event_id,
-                &one.event_type,
-                &one.consumer,
-                one.consume_time,
-                one.status.as_str(),
-                one.attempts,
-                one.cost_ms,
-                &one.error_message,
-                &one.idempotency_key,
-                &one.consume_result,
-                &one.payload_hash,
-                &one.trace_id,
-                one.lease_until,
-                one.next_retry_time,
-                one.aggregate_seq,
-            ]);
-            rows.extend(aggregate(&one.aggregate));
+        for (consumer, expected) in &expected {
+            for expected in expected.chunks(MAX_ROWS) {
+                self.hold_as_expected(consumer, expected).await?;
+            }
         }
-        self.insert(INSERT, INSERTED, rows, "").await?;
+        let replace = self.dialect.or_replace("consumer, event_id", REPLACED);
+        self.insert(INSERT, INSERTED, known, &replace).await?;
+        // A row that is there after all meets the unique key.
+        self.insert(INSERT, INSERTED, new, "").await?;
         Ok(())
     }
+
+    /// Locks rows of one consumer that must be in these states with these attempts.
+    async fn hold_as_expected(
+        &mut self,
+        consumer: &str,
+        expected: &[(&EventId, ConsumeStatus, u32)],
+    ) -> Result<(), StoreError> {
+        let events = padded(&expected.iter().map(|(event, ..)| *event).collect::<Vec<_>>());
+        let sql = format!(
+            "SELECT event_id, status, attempts FROM event_consume_log WHERE consumer = ? AND event_id IN ({}) {}",
+            marks(events.len()),
+            self.dialect.for_update()
+        );
+        let values = values![consumer].into_iter().chain(events.into_iter().map(Value::from)).collect();
+        let mut found: BTreeMap<EventId, (ConsumeStatus, u32)> = BTreeMap::new();
+        for row in self.fetch(&sql, values).await? {
+            let row = row.of("event_consume_log", "event_id");
+            found.insert(row.named("event_id")?, (row.named("status")?, row.count("attempts")?));
+        }
+        if expected.iter().any(|(event, status, attempts)| found.get(*event) != Some(&(*status, *attempts))) {
+            return Err(self.conflict("event_consume_log.status"));
+        }
+        Ok(())
+    }
+}
+
+/// The values of [`INSERT`].
+fn row(one: &Consumption) -> Vec<Value> {
+    let mut row = values![
+        &one.event_id,
+        &one.event_type,
+        &one.consumer,
+        one.consume_time,
+        one.status.as_str(),
+        one.attempts,
+        one.cost_ms,
+        &one.error_message,
+        &one.idempotency_key,
+        &one.consume_result,
+        &one.payload_hash,
+        &one.trace_id,
+        one.lease_until,
+        one.next_retry_time,
+        one.aggregate_seq,
+    ];
+    row.extend(aggregate(&one.aggregate));
+    row
 }
 
 #[async_trait]

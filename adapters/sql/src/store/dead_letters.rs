@@ -8,10 +8,10 @@ use handover_application::ports::{
 };
 
 use super::limit;
-use crate::dialect::{MAX_ROWS, padded};
+use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
-use crate::value::values;
+use crate::value::{Value, values};
 
 const COLUMNS: &str = "queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status";
 
@@ -68,18 +68,24 @@ impl Session {
         letters: &[DeadLetter],
     ) -> Result<BTreeMap<(String, String), bool>, StoreError> {
         let mut parked = BTreeMap::new();
-        for letters in letters.chunks(MAX_ROWS) {
-            let letters = padded(letters);
-            let sql = format!(
-                "SELECT queue, message_key, status FROM dead_letters WHERE (queue, message_key) IN {} {}",
-                self.dialect.row_list(letters.len(), 2),
-                self.dialect.for_update()
-            );
-            let values = letters.iter().flat_map(|letter| values![&letter.queue, &letter.key]).collect();
-            for row in self.fetch(&sql, values).await? {
-                let row = row.of("dead_letters", "message_key");
-                let is_open = row.text("status")? == status_name(DeadLetterStatus::Open);
-                parked.insert((row.string("queue")?, row.string("message_key")?), is_open);
+        let mut keys: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        for letter in letters {
+            keys.entry(&letter.queue).or_default().push(&letter.key);
+        }
+        for (queue, keys) in keys {
+            for keys in keys.chunks(MAX_ROWS) {
+                let keys = padded(keys);
+                let sql = format!(
+                    "SELECT queue, message_key, status FROM dead_letters WHERE queue = ? AND message_key IN ({}) {}",
+                    marks(keys.len()),
+                    self.dialect.for_update()
+                );
+                let values = values![queue].into_iter().chain(keys.into_iter().map(Value::from)).collect();
+                for row in self.fetch(&sql, values).await? {
+                    let row = row.of("dead_letters", "message_key");
+                    let is_open = row.text("status")? == status_name(DeadLetterStatus::Open);
+                    parked.insert((row.string("queue")?, row.string("message_key")?), is_open);
+                }
             }
         }
         Ok(parked)
@@ -113,7 +119,7 @@ impl DeadLetterRepo for Session {
                 &letter.body,
                 &letter.reason,
                 letter.died_at,
-                status_name(letter.status),
+                status_name(DeadLetterStatus::Open),
             ]);
         }
         self.insert(&format!("INSERT INTO dead_letters ({COLUMNS})"), 9, rows, "").await?;

@@ -77,8 +77,8 @@ pub(super) fn in_order_of_ids(
     (sql, values)
 }
 
-/// The rows so that those of an aggregate come in their order, and none without its earlier ones: each takes the
-/// place of the greatest id up to it. Looks at all that is pending.
+/// The rows so that those of an aggregate come in their order: an earlier one with a greater id comes just before the
+/// later one that has the smaller. Looks at all that is pending.
 fn in_order_of_aggregates(
     dialect: &dyn Dialect,
     on_failed: OnFailed,
@@ -89,11 +89,13 @@ fn in_order_of_aggregates(
     let (conditions, mut values) = conditions(dialect, on_failed, mask, now);
     let timeout = unordered();
     let sql = format!(
-        "SELECT {COLUMNS}, CASE WHEN o.event_type = '{timeout}' THEN o.id ELSE (SELECT max(e.id) \
-           FROM outbox_events e {order} WHERE {SAME} AND e.status IN ('NEW', 'RETRY') \
-           AND e.event_type <> '{timeout}' AND ({EARLIER} OR e.id = o.id)) END AS place \
-         FROM outbox_events o {pending} WHERE {conditions} ORDER BY place, o.aggregate_seq, o.id LIMIT ?",
-        order = dialect.index("idx_outbox_order"),
+        "WITH due AS (SELECT o.id, o.tenant_id, o.aggregate_type, o.aggregate_id, o.aggregate_seq, \
+           CASE WHEN o.event_type = '{timeout}' THEN o.id ELSE 0 END AS alone \
+           FROM outbox_events o {pending} WHERE {conditions}), \
+         placed AS (SELECT id, aggregate_seq, min(id) OVER (PARTITION BY tenant_id, aggregate_type, aggregate_id, \
+           alone ORDER BY aggregate_seq DESC, id DESC) AS place FROM due) \
+         SELECT {COLUMNS} FROM placed p JOIN outbox_events o ON o.id = p.id \
+         ORDER BY p.place, p.aggregate_seq, p.id LIMIT ?",
         pending = dialect.index("idx_outbox_pending"),
     );
     values.push(limit(most).into());

@@ -9,10 +9,10 @@ use handover_application::ports::{
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 
-use crate::dialect::{chunk, padded};
+use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
-use crate::value::values;
+use crate::value::{Value, values};
 
 const CHANGE: &str = "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind, event_id, create_time";
 const TASK: &str = "tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time";
@@ -110,18 +110,24 @@ impl Session {
     /// The listings as they are, locked.
     async fn listings(&mut self, keys: &[Listing]) -> Result<BTreeMap<Listing, ListingEntry>, StoreError> {
         let mut listings = BTreeMap::new();
-        for keys in keys.chunks(chunk(keys.len()).max(1)) {
-            let keys = padded(keys);
-            let sql = format!(
-                "SELECT {ENTRY} FROM listings WHERE (tenant_id, seller_id, product_id) IN {} {}",
-                self.dialect.row_list(keys.len(), 3),
-                self.dialect.for_update()
-            );
-            let values = keys.iter().flat_map(|(t, s, p)| values![t.get(), s.get(), p.get()]).collect();
-            for row in self.fetch(&sql, values).await? {
-                let fields = row.of("listings", "product_id");
-                let key = (fields.id("tenant_id")?, fields.id("seller_id")?, fields.id("product_id")?);
-                listings.insert(key, entry(&row)?);
+        let mut products: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
+        for (tenant, _, product) in keys {
+            products.entry(*tenant).or_default().push(product.get());
+        }
+        for (tenant, products) in products {
+            for products in products.chunks(MAX_ROWS) {
+                let products = padded(products);
+                let sql = format!(
+                    "SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND product_id IN ({}) {}",
+                    marks(products.len()),
+                    self.dialect.for_update()
+                );
+                let values = values![tenant.get()].into_iter().chain(products.into_iter().map(Value::from));
+                for row in self.fetch(&sql, values.collect()).await? {
+                    let fields = row.of("listings", "product_id");
+                    let key = (fields.id("tenant_id")?, fields.id("seller_id")?, fields.id("product_id")?);
+                    listings.insert(key, entry(&row)?);
+                }
             }
         }
         Ok(listings)
@@ -188,7 +194,7 @@ impl EffectRepo for Session {
             .collect();
         let after = self
             .dialect
-            .or_replace("tenant_id, seller_id, product_id", &["taken_by", "event_id", "update_time"]);
+            .or_replace("tenant_id, product_id, seller_id", &["taken_by", "event_id", "update_time"]);
         self.insert(&format!("INSERT INTO listings ({ENTRY})"), 6, rows, &after).await?;
         Ok(())
     }

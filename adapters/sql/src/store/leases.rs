@@ -138,11 +138,12 @@ impl LeaseRepo for Session {
         self.execute("UPDATE outbox_partitions SET lease_until = ? WHERE owner IS NOT NULL", values![past])
             .await?;
         self.execute("UPDATE relays SET alive_until = ?", values![past]).await?;
-        self.execute(
-            "UPDATE event_consume_log SET lease_until = ? WHERE status = 'PROCESSING'",
-            values![past],
-        )
-        .await?;
+        let processing = format!(
+            "UPDATE event_consume_log {} SET lease_until = ? \
+             WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",
+            self.dialect.index("idx_consume_unsettled")
+        );
+        self.execute(&processing, values![past]).await?;
         Ok(())
     }
 }

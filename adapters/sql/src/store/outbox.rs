@@ -1,5 +1,7 @@
 //! The outbox: appending, settling, and reading by id.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
@@ -174,10 +176,12 @@ impl OutboxRepo for Session {
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut moved = 0;
         let events: Vec<&EventId> = confirmed.iter().map(|one| one.event_id()).collect();
+        // Left alone, SQLite would go through all that is pending by idx_status_time.
+        let by_event = self.dialect.index("uk_event_id");
         for events in events.chunks(2 * MAX_ROWS) {
             let events = padded(events);
             let sql = format!(
-                "UPDATE outbox_events SET status = 'SENT', sent_time = ?, update_time = ? \
+                "UPDATE outbox_events {by_event} SET status = 'SENT', next_retry_time = NULL, sent_time = ?, update_time = ? \
                  WHERE event_id IN ({}) AND status IN ('NEW', 'RETRY')",
                 marks(events.len())
             );
@@ -188,12 +192,19 @@ impl OutboxRepo for Session {
     }
 
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        if failed.iter().any(|publish| matches!(publish.status, OutboxStatus::New | OutboxStatus::Sent)) {
+            return Err(self.refuse("a failed publish is RETRY or FAILED"));
+        }
+        let events: BTreeSet<&EventId> = failed.iter().map(|publish| &publish.event_id).collect();
+        // An event that is named twice moves twice, so not in one statement.
+        let rows = if events.len() == failed.len() { FAILED_ROWS } else { 1 };
         let mut moved = 0;
-        for failed in failed.chunks(FAILED_ROWS) {
+        let by_event = self.dialect.index("uk_event_id");
+        for failed in failed.chunks(rows) {
             let failed = padded(failed);
             let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(failed.len()));
             let sql = format!(
-                "UPDATE outbox_events SET status = {case}, retry_count = {case}, next_retry_time = {case}, \
+                "UPDATE outbox_events {by_event} SET status = {case}, retry_count = {case}, next_retry_time = {case}, \
                  last_error = {case}, update_time = ? WHERE event_id IN ({}) AND status IN ('NEW', 'RETRY')",
                 marks(failed.len())
             );

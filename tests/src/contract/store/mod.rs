@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
-use handover_application::ports::{Changed, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Changed, DeadLetterStatus, Store, StoreError, UnitOfWork, View};
 
 use super::{RuleFuture, within};
 
@@ -33,6 +33,11 @@ pub trait StoreRig: Send + Sync {
 
     /// Moves the database's own clock, by which leases are judged.
     fn move_database_clock(&self, by: TimeDelta);
+
+    /// Decides about a dead letter as a person does; `false` where the rig cannot.
+    async fn decide_dead_letter(&self, _queue: &str, _key: &str, _status: DeadLetterStatus) -> bool {
+        false
+    }
 
     /// What the adapter offers where adapters differ by nature.
     fn capabilities(&self) -> StoreCapabilities {

@@ -1,0 +1,126 @@
+//! A client that looks at the envelope of every answer.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request as HttpRequest, request};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use standardwebhooks::Webhook;
+use tower::ServiceExt;
+
+/// A request on its way.
+pub(crate) struct Request {
+    router: Router,
+    head: request::Builder,
+    body: Body,
+    text: String,
+}
+
+impl Request {
+    pub(crate) fn new(router: &Router, method: &str, path: &str) -> Request {
+        let head = HttpRequest::builder().method(method).uri(path);
+        Request { router: router.clone(), head, body: Body::empty(), text: String::new() }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Request {
+        self.head = self.head.header(name, value);
+        self
+    }
+
+    pub(crate) fn token(self, token: &str) -> Request {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    pub(crate) fn json(self, body: impl Into<String>) -> Request {
+        self.header("content-type", "application/json").text(body)
+    }
+
+    pub(crate) fn text(mut self, body: impl Into<String>) -> Request {
+        self.text = body.into();
+        self.body = Body::from(self.text.clone());
+        self
+    }
+
+    pub(crate) fn body(mut self, body: Body) -> Request {
+        self.body = body;
+        self
+    }
+
+    /// Signs the body, as of so many seconds from now.
+    pub(crate) fn signed(self, secret: &str, seconds: i64) -> Request {
+        let time = system_now() + seconds;
+        let signature = Webhook::new(secret).unwrap().sign("msg_1", time, self.text.as_bytes()).unwrap();
+        self.header("webhook-id", "msg_1")
+            .header("webhook-timestamp", &time.to_string())
+            .header("webhook-signature", &signature)
+    }
+
+    /// The answer, whose envelope and trace id are as they must be.
+    pub(crate) async fn send(self) -> Answer {
+        let response = self.router.oneshot(self.head.body(self.body).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        assert_eq!(parts.headers["content-type"], "application/json", "{text}");
+        let body: Value = serde_json::from_str(&text).unwrap();
+        let keys: Vec<&str> = body.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["code", "message", "data", "traceId"], "{text}");
+        assert!(!body["message"].as_str().unwrap().is_empty(), "{text}");
+        let trace_id = body["traceId"].as_str().unwrap().to_owned();
+        assert_eq!(parts.headers["x-trace-id"], trace_id.as_str(), "{text}");
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            code: body["code"].as_str().unwrap().to_owned(),
+            message: body["message"].as_str().unwrap().to_owned(),
+            data: body["data"].clone(),
+            trace_id,
+            text,
+        }
+    }
+}
+
+/// An answer, taken apart.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) data: Value,
+    pub(crate) trace_id: String,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16, code: &str) -> Answer {
+        assert_eq!((self.status, self.code.as_str()), (status, code), "{}", self.text);
+        self
+    }
+
+    /// An id in the data.
+    #[track_caller]
+    pub(crate) fn id(&self, name: &str) -> i64 {
+        self.data[name].as_i64().unwrap()
+    }
+
+    /// The names of the fields that are wrong.
+    #[track_caller]
+    pub(crate) fn wrong_fields(&self) -> Vec<&str> {
+        let errors = self.data["errors"].as_array().unwrap();
+        assert!(errors.iter().all(|error| !error["message"].as_str().unwrap().is_empty()), "{}", self.text);
+        errors.iter().map(|error| error["field"].as_str().unwrap()).collect()
+    }
+
+    /// The items of a page, by one of their ids.
+    #[track_caller]
+    pub(crate) fn ids(&self, name: &str) -> Vec<i64> {
+        self.data["items"].as_array().unwrap().iter().map(|item| item[name].as_i64().unwrap()).collect()
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "signatures are judged by the clock of the machine")]
+pub(crate) fn system_now() -> i64 {
+    chrono::Utc::now().timestamp()
+}

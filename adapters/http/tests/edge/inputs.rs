@@ -1,0 +1,139 @@
+//! What is wrong with an input is named, field by field.
+
+use handover_application::Role;
+
+use crate::world::{BUYER, SELLER, STRANGER, World};
+
+#[tokio::test(start_paused = true)]
+async fn every_wrong_field_of_a_product_is_named() {
+    let world = World::new().await;
+    let cases: [(&str, &[&str]); 25] = [
+        ("", &["body"]),
+        ("{", &["body"]),
+        ("null", &["body"]),
+        ("[1]", &["body"]),
+        (r#"{"title":"a","price":1} x"#, &["body"]),
+        ("{}", &["title", "price"]),
+        (r#"{"title":null,"price":null}"#, &["title", "price"]),
+        (r#"{"title":"","price":0}"#, &["title", "price"]),
+        (r#"{"title":"  ","price":1}"#, &["title"]),
+        (r#"{"title":"a\nb","price":1}"#, &["title"]),
+        (r#"{"title":7,"price":1}"#, &["title"]),
+        (r#"{"title":"a","price":"1.00"}"#, &["price"]),
+        (r#"{"title":"a","price":1.001}"#, &["price"]),
+        (r#"{"title":"a","price":1.000}"#, &["price"]),
+        (r#"{"title":"a","price":1e2}"#, &["price"]),
+        (r#"{"title":"a","price":1E+2}"#, &["price"]),
+        (r#"{"title":"a","price":-1}"#, &["price"]),
+        (r#"{"title":"a","price":0.00}"#, &["price"]),
+        (r#"{"title":"a","price":10000000}"#, &["price"]),
+        (r#"{"title":"a","price":99999999999999999999999999}"#, &["price"]),
+        (r#"{"title":"a","price":true}"#, &["price"]),
+        (r#"{"title":"a","price":[1]}"#, &["price"]),
+        (r#"{"title":"a","price":1,"sellerId":9,"status":"sold"}"#, &["sellerId", "status"]),
+        (r#"{"title":"a","title":"b","price":1}"#, &["title"]),
+        (r#"{"title":"","price":0,"extra":1}"#, &["title", "price", "extra"]),
+    ];
+    for (body, fields) in cases {
+        let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), fields, "{body}");
+    }
+    let long = format!(r#"{{"title":"{}","price":1}}"#, "字".repeat(121));
+    let answer = world.post_as(SELLER, "/api/v1/products").json(long).send().await.expect(400, "A0400");
+    assert_eq!(answer.wrong_fields(), ["title"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_greatest_and_the_least_are_taken() {
+    let world = World::new().await;
+    let title = "字".repeat(120);
+    for price in ["0.01", "9999999.99", "1", "1.5"] {
+        let body = format!(r#"{{"title":"{title}","price":{price}}}"#);
+        world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(201, "00000");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wrong_field_of_an_order_and_its_steps_is_named() {
+    let world = World::new().await;
+    let order = world.order().await;
+    let step = |name: &str| format!("/api/v1/orders/{order}/{name}");
+    let orders = "/api/v1/orders".to_owned();
+    let cases: [(&str, &str, &[&str]); 15] = [
+        (&orders, "{}", &["productId"]),
+        (&orders, r#"{"productId":"1"}"#, &["productId"]),
+        (&orders, r#"{"productId":1.5}"#, &["productId"]),
+        (&orders, r#"{"productId":1e1}"#, &["productId"]),
+        (&orders, r#"{"productId":9007199254740992}"#, &["productId"]),
+        (
+            &orders,
+            r#"{"productId":1,"couponId":2,"walletAmount":1,"points":5}"#,
+            &["couponId", "walletAmount", "points"],
+        ),
+        (&step("cancel"), r#"{"reason":"no"}"#, &["reason"]),
+        (&step("complete"), "[]", &["body"]),
+        (&step("ship"), "{}", &["carrier", "trackingNo"]),
+        (&step("ship"), "", &["body"]),
+        (&step("ship"), r#"{"carrier":"","trackingNo":5,"cost":1}"#, &["carrier", "trackingNo", "cost"]),
+        (&step("ship"), r#"{"carrier":"a\u0000","trackingNo":"1"}"#, &["carrier"]),
+        (&step("payments"), r#"{"paymentMethod":""}"#, &["paymentMethod"]),
+        (&step("payments"), r#"{"paymentMethod":"123456789012345678901234567890123"}"#, &["paymentMethod"]),
+        (&step("payments"), r#"{"amount":0.01}"#, &["amount"]),
+    ];
+    for (path, body, fields) in cases {
+        let answer = world.post_as(BUYER, path).json(body).send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), fields, "{path} {body}");
+    }
+    assert_eq!(world.order_status(order).await, "pending");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wrong_parameter_is_named() {
+    let world = World::new().await;
+    let operator = world.token(STRANGER, 1, &[Role::User, Role::Operator]);
+    let cases: [(&str, &[&str]); 17] = [
+        ("products?limit=0", &["limit"]),
+        ("products?limit=101", &["limit"]),
+        ("products?limit=ten", &["limit"]),
+        ("products?cursor=x", &["cursor"]),
+        ("products?cursor=0", &["cursor"]),
+        ("products?cursor=-1", &["cursor"]),
+        ("products?status=gone", &["status"]),
+        ("products?page=2", &["page"]),
+        ("orders?as=stranger", &["as"]),
+        ("orders?status=on_sale&limit=1&limit=2", &["status", "limit"]),
+        ("ops/outbox?status=DEAD", &["status"]),
+        ("ops/outbox?aggregateId=x", &["aggregateId"]),
+        ("ops/outbox?tenantId=0", &["tenantId"]),
+        ("ops/outbox?eventType=%00", &["eventType"]),
+        ("ops/outbox?from=yesterday&to=2026-01-31", &["from", "to"]),
+        ("ops/outbox?cursor=9223372036854775808", &["cursor"]),
+        ("ops/queues?queue=x", &["queue"]),
+    ];
+    for (path, fields) in cases {
+        let answer = world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), fields, "{path}");
+    }
+    for path in ["products?limit=1", "products?limit=100", "orders?limit=100", "ops/outbox?limit=100"] {
+        world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(200, "00000");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idempotency_key_is_visible_ascii() {
+    let world = World::new().await;
+    let longest = "k".repeat(255);
+    for key in ["k", longest.as_str()] {
+        world
+            .get_as(BUYER, "/api/v1/orders")
+            .header("x-idempotency-key", key)
+            .send()
+            .await
+            .expect(200, "00000");
+    }
+    let too_long = "k".repeat(256);
+    for key in ["", "a b", too_long.as_str()] {
+        let answer = world.get_as(BUYER, "/api/v1/orders").header("x-idempotency-key", key).send().await;
+        assert_eq!(answer.expect(400, "A0400").wrong_fields(), ["X-Idempotency-Key"]);
+    }
+}

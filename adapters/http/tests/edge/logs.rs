@@ -1,0 +1,86 @@
+//! What a request leaves in the log.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use handover_application::ports::StoreError;
+use serde_json::Value;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::world::{BUYER, Broken, Setup, World};
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+impl Log {
+    /// Writes what this thread logs, for as long as the guard lives.
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(self.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    /// The lines of the edge.
+    fn lines(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["target"].as_str().unwrap().starts_with("handover_http")).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_leaves_one_line_with_its_trace_route_status_and_duration() {
+    let world = World::new().await;
+    let token = world.token(BUYER, 1, &[]);
+    let log = Log::default();
+    let guard = log.begin();
+    let request = world.get("/api/v1/orders/4711?x").header("x-trace-id", "t-1").token(&token);
+    request.send().await.expect(404, "A0404");
+    drop(guard);
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert_eq!(
+        (&line["level"], &line["message"], &line["status"]),
+        (&"INFO".into(), &"answered".into(), &404.into())
+    );
+    assert_eq!(line["durationMs"], "0");
+    let span = &line["span"];
+    assert_eq!(
+        (&span["traceId"], &span["method"], &span["route"]),
+        (&"t-1".into(), &"GET".into(), &"/api/v1/orders/{id}".into())
+    );
+    assert!(!log.lines()[0].to_string().contains(&token));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_is_logged_once_with_its_cause_and_trace() {
+    let store = Some(Arc::new(Broken(|| StoreError::Backend("swordfish".into()))) as Arc<_>);
+    let world = World::with(Setup { store, ..Setup::default() }).await;
+    let log = Log::default();
+    let guard = log.begin();
+    world.get_as(BUYER, "/api/v1/orders").header("x-trace-id", "t-2").send().await.expect(500, "B0001");
+    drop(guard);
+    let errors: Vec<Value> = log.lines().into_iter().filter(|line| line["level"] == "ERROR").collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0]["error"].as_str().unwrap().contains("swordfish"));
+    assert_eq!(errors[0]["span"]["traceId"], "t-2");
+}

@@ -1,0 +1,16 @@
+//! The edge as a client meets it, on the memory adapters.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod client;
+mod envelopes;
+mod inputs;
+mod logs;
+mod operations;
+mod orders;
+mod payments;
+mod products;
+mod server;
+mod tokens;
+mod traces;
+mod world;

@@ -1,0 +1,118 @@
+//! `/api/v1/ops`, `/healthz`, `/readyz`.
+
+use handover_application::Role;
+use handover_http::Problem;
+use serde_json::json;
+
+use crate::world::{BUYER, SELLER, STRANGER, Setup, World};
+
+const OUTBOX: &str = "/api/v1/ops/outbox";
+
+fn types(data: &serde_json::Value) -> Vec<&str> {
+    data["items"].as_array().unwrap().iter().map(|item| item["eventType"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_sees_the_outbox_of_its_tenant() {
+    let world = World::new().await;
+    let operator = world.token(STRANGER, 1, &[Role::Operator]);
+    let body = json!({ "productId": world.product().await }).to_string();
+    let order = world.post_as(BUYER, "/api/v1/orders").header("x-trace-id", "t-1").json(body).send().await;
+    let id = order.id("orderId");
+    let page = world.get(OUTBOX).token(&operator).send().await.expect(200, "00000");
+    assert_eq!(types(&page.data), ["ORDER_TIMEOUT", "ORDER_CREATED"]);
+    let created = &page.data["items"][1];
+    let payload = &created["payload"];
+    assert_eq!(payload["orderId"], id);
+    assert_eq!(
+        created,
+        &json!({
+            "eventId": created["eventId"], "eventType": "ORDER_CREATED", "aggregateType": "Order", "aggregateId": id,
+            "aggregateSeq": 1, "tenantId": 1, "status": "NEW", "retryCount": 0, "maxRetryCount": 3,
+            "nextRetryTime": null, "lastError": null, "createTime": "2026-01-31T08:00:00Z",
+            "updateTime": "2026-01-31T08:00:00Z", "sentTime": null, "traceId": "t-1", "payload": payload
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outbox_is_narrowed_by_every_filter() {
+    let world = World::new().await;
+    let platform = world.token(STRANGER, 1, &[Role::Platform]);
+    let order = world.order().await;
+    let about = format!("?aggregateId={order}");
+    let cases: [(&str, usize); 14] = [
+        ("", 2),
+        ("?status=NEW", 2),
+        ("?status=SENT", 0),
+        ("?eventType=ORDER_CREATED", 1),
+        ("?eventType=NO_SUCH", 0),
+        (&about, 2),
+        ("?aggregateId=-1", 0),
+        ("?tenantId=1", 2),
+        ("?tenantId=2", 0),
+        ("?from=2026-01-31T08:00:00Z", 2),
+        ("?from=2026-01-31T08:00:01Z", 0),
+        ("?to=2026-01-31T08:00:00Z", 0),
+        ("?to=2026-01-31T16:00:01%2B08:00", 2),
+        ("?limit=1", 1),
+    ];
+    for (query, count) in cases {
+        let page = world.get(&format!("{OUTBOX}{query}")).token(&platform).send().await.expect(200, "00000");
+        assert_eq!(types(&page.data).len(), count, "{query}");
+    }
+    let first = world.get(&format!("{OUTBOX}?limit=1")).token(&platform).send().await;
+    let cursor = first.data["nextCursor"].as_str().unwrap();
+    let rest = world.get(&format!("{OUTBOX}?cursor={cursor}")).token(&platform).send().await;
+    assert_eq!(types(&rest.data), ["ORDER_CREATED"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_tenants_outbox_is_for_the_platform_alone() {
+    let world = World::new().await;
+    world.order().await;
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    let own = world.get(OUTBOX).token(&elsewhere).send().await.expect(200, "00000");
+    assert_eq!(own.data, json!({ "items": [], "nextCursor": null }));
+    world.get(&format!("{OUTBOX}?tenantId=1")).token(&elsewhere).send().await.expect(404, "A0404");
+    let platform = world.token(STRANGER, 2, &[Role::Platform]);
+    let all = world.get(OUTBOX).token(&platform).send().await.expect(200, "00000");
+    assert_eq!(types(&all.data).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_are_kept_from_operators_routes_before_their_input_is_read() {
+    let world = World::new().await;
+    for path in [OUTBOX, "/api/v1/ops/queues", "/api/v1/ops/outbox?status=nonsense"] {
+        world.get(path).send().await.expect(401, "A0301");
+        world.get_as(SELLER, path).send().await.expect(403, "A0303");
+        let pii = world.token(SELLER, 1, &[Role::User, Role::Pii]);
+        world.get(path).token(&pii).send().await.expect(403, "A0303");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_are_listed_and_an_absent_broker_is_an_outage() {
+    let world = World::new().await;
+    let operator = world.token(STRANGER, 1, &[Role::Operator]);
+    let page = world.get("/api/v1/ops/queues").token(&operator).send().await.expect(200, "00000");
+    let queues = page.data["items"].as_array().unwrap();
+    assert!(!queues.is_empty());
+    let name = &queues[0]["name"];
+    assert_eq!(queues[0], json!({ "name": name, "ready": 0, "unacked": 0, "consumers": 0 }));
+    world.broker.set_reachable(false);
+    let away = world.get("/api/v1/ops/queues").token(&operator).send().await.expect(503, "C0001");
+    assert_eq!(away.headers["retry-after"], "5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_lives_and_says_what_keeps_it_from_serving() {
+    let world = World::new().await;
+    world.get("/healthz").send().await.expect(200, "00000");
+    world.get("/readyz").send().await.expect(200, "00000");
+    let problem = || vec![Problem { part: "database".into(), what: "not migrated".into() }];
+    let world = World::with(Setup { readiness: Box::new(problem), ..Setup::default() }).await;
+    world.get("/healthz").send().await.expect(200, "00000");
+    let answer = world.get("/readyz").send().await.expect(503, "C0001");
+    assert_eq!(answer.data, json!({ "problems": [{ "part": "database", "what": "not migrated" }] }));
+}

@@ -1,0 +1,121 @@
+//! `/api/v1/orders`.
+
+use handover_application::Role;
+use serde_json::{Value, json};
+
+use crate::world::{BUYER, SELLER, STRANGER, World};
+
+#[tokio::test(start_paused = true)]
+async fn an_order_shows_who_buys_what_for_how_much() {
+    let world = World::new().await;
+    let product = world.product().await;
+    let body = json!({ "productId": product }).to_string();
+    let placed = world.post_as(BUYER, "/api/v1/orders").json(body.clone()).send().await.expect(201, "00000");
+    let id = placed.id("orderId");
+    assert!(placed.text.contains(r#""totalAmount":88.50,"payableAmount":88.50,"#), "{}", placed.text);
+    let money: &Value = &placed.data["totalAmount"];
+    assert_eq!(
+        placed.data,
+        json!({
+            "orderId": id, "orderNo": format!("20260131080000{id:010}"), "productId": product, "buyerId": BUYER,
+            "sellerId": SELLER, "status": "pending", "cancelReason": null, "totalAmount": money,
+            "payableAmount": money, "carrier": null, "trackingNo": null, "createTime": "2026-01-31T08:00:00Z",
+            "payTime": null, "updateTime": "2026-01-31T08:00:00Z"
+        })
+    );
+    let path = format!("/api/v1/orders/{id}");
+    for party in [BUYER, SELLER] {
+        assert_eq!(world.get_as(party, &path).send().await.expect(200, "00000").data, placed.data);
+    }
+    let second = world.post_as(STRANGER, "/api/v1/orders").json(body).send().await.expect(409, "A0409");
+    assert_eq!(second.message, "the product is sold");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_buys_their_own_product_or_one_that_is_not_there() {
+    let world = World::new().await;
+    let body = json!({ "productId": world.product().await }).to_string();
+    world.post_as(SELLER, "/api/v1/orders").json(body).send().await.expect(403, "A0303");
+    let none = world.post_as(BUYER, "/api/v1/orders").json(r#"{"productId":4711}"#).send().await;
+    assert_eq!(none.expect(404, "A0404").message, "no such product");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buyer_cancels_and_the_product_is_free_again() {
+    let world = World::new().await;
+    let order = world.order().await;
+    let path = format!("/api/v1/orders/{order}/cancel");
+    world.post_as(SELLER, &path).send().await.expect(403, "A0303");
+    let cancelled = world.post_as(BUYER, &path).send().await.expect(200, "00000");
+    assert_eq!(
+        (&cancelled.data["status"], &cancelled.data["cancelReason"]),
+        (&json!("cancelled"), &json!("buyer"))
+    );
+    world.post_as(BUYER, &path).send().await.expect(409, "A0409");
+    let product = cancelled.id("productId");
+    let free = world.get_as(BUYER, &format!("/api/v1/products/{product}")).send().await;
+    assert_eq!(free.data["status"], "on_sale");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paid_order_is_shipped_by_the_seller_and_completed_by_the_buyer() {
+    let world = World::new().await;
+    let order = world.paid().await;
+    let path = |step: &str| format!("/api/v1/orders/{order}/{step}");
+    let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    world.post_as(BUYER, &path("complete")).send().await.expect(409, "A0409");
+    world.post_as(BUYER, &path("ship")).json(parcel).send().await.expect(403, "A0303");
+    let shipped = world.post_as(SELLER, &path("ship")).json(parcel).send().await.expect(200, "00000");
+    assert_eq!(
+        (&shipped.data["status"], &shipped.data["carrier"], &shipped.data["trackingNo"]),
+        (&json!("shipped"), &json!("SF"), &json!("SF-1"))
+    );
+    assert!(shipped.data["payTime"].as_str().unwrap().ends_with('Z'));
+    world.post_as(SELLER, &path("complete")).send().await.expect(403, "A0303");
+    let completed = world.post_as(BUYER, &path("complete")).send().await.expect(200, "00000");
+    assert_eq!(completed.data["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_show_what_a_user_bought_or_sold() {
+    let world = World::new().await;
+    let (first, second) = (world.order().await, world.order().await);
+    world.post_as(BUYER, &format!("/api/v1/orders/{first}/cancel")).send().await.expect(200, "00000");
+    let cases: [(i64, &str, &[i64]); 7] = [
+        (BUYER, "", &[second, first]),
+        (BUYER, "?as=buyer", &[second, first]),
+        (BUYER, "?as=seller", &[]),
+        (SELLER, "?as=seller", &[second, first]),
+        (SELLER, "?as=seller&status=cancelled", &[first]),
+        (BUYER, "?status=pending", &[second]),
+        (STRANGER, "", &[]),
+    ];
+    for (user, query, expected) in cases {
+        let page = world.get_as(user, &format!("/api/v1/orders{query}")).send().await.expect(200, "00000");
+        assert_eq!(page.ids("orderId"), expected, "{query}");
+    }
+    let page = world.get_as(BUYER, "/api/v1/orders?limit=1").send().await;
+    let next = format!("/api/v1/orders?limit=1&cursor={}", page.data["nextCursor"].as_str().unwrap());
+    assert_eq!(world.get_as(BUYER, &next).send().await.ids("orderId"), [first]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_and_other_tenants_find_no_order() {
+    let world = World::new().await;
+    let order = world.order().await;
+    let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let outsiders = [
+        world.token(STRANGER, 1, &[Role::User]),
+        world.token(BUYER, 2, &[Role::User]),
+        world.token(STRANGER, 1, &[Role::User, Role::Operator]),
+    ];
+    for token in &outsiders {
+        let path = format!("/api/v1/orders/{order}");
+        world.get(&path).token(token).send().await.expect(404, "A0404");
+        for step in ["cancel", "complete", "payments"] {
+            world.post(&format!("{path}/{step}")).token(token).send().await.expect(404, "A0404");
+        }
+        world.post(&format!("{path}/ship")).token(token).json(parcel).send().await.expect(404, "A0404");
+    }
+    assert_eq!(world.order_status(order).await, "pending");
+}

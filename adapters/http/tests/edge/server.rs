@@ -1,0 +1,172 @@
+//! The server: what no router can see. On real sockets and real time, with short limits.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_http::{Limits, Problem, Readiness, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{SELLER, Setup, World};
+
+/// Longer than anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(200);
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+const READY: &str = "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n";
+
+struct Server {
+    world: World,
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: JoinHandle<Option<std::io::Result<()>>>,
+}
+
+impl Server {
+    async fn start(limits: Limits, readiness: Box<dyn Readiness>) -> Server {
+        let world = World::with(Setup { limits: limits.clone(), readiness, store: None }).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let (router, tasks, token) = (world.router.clone(), world.app.tx.tasks.clone(), stop.clone());
+        let ended =
+            world.app.tx.tasks.spawn(async move { serve(listener, router, &tasks, token, &limits).await });
+        Server { world, address, stop, ended }
+    }
+
+    async fn with(limits: Limits) -> Server {
+        Server::start(limits, Box::new(Vec::<Problem>::new)).await
+    }
+
+    async fn connect(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Stops it and waits until it has.
+    async fn stopped(self) {
+        self.stop.cancel();
+        timeout(PATIENCE, self.ended).await.unwrap().unwrap().unwrap().unwrap();
+        timeout(PATIENCE, self.world.app.tx.tasks.stop()).await.unwrap();
+    }
+}
+
+/// Everything until the server closes the connection.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    // A reset is a close too.
+    let _ = timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap();
+    text
+}
+
+/// Takes as long as it is told.
+struct Takes(Duration);
+
+#[async_trait]
+impl Readiness for Takes {
+    #[allow(clippy::disallowed_methods, reason = "a request in flight on real time")]
+    async fn problems(&self) -> Vec<Problem> {
+        tokio::time::sleep(self.0).await;
+        Vec::new()
+    }
+}
+
+#[tokio::test]
+async fn requests_are_served_one_after_another_on_one_connection() {
+    let server = Server::with(Limits { header_read: SHORT, ..Limits::default() }).await;
+    let answers = rest(server.connect(&HEALTH.repeat(3)).await).await;
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn headers_that_do_not_come_end_the_connection() {
+    let server = Server::with(Limits { header_read: SHORT, ..Limits::default() }).await;
+    for beginning in ["", "GET /healthz HTTP/1.1\r\nhost:"] {
+        let began = Instant::now();
+        assert!(!rest(server.connect(beginning).await).await.contains("200 OK"));
+        assert!(began.elapsed() >= SHORT);
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_408() {
+    let server = Server::with(Limits { body_read: SHORT, ..Limits::default() }).await;
+    let token = server.world.token(SELLER, 1, &[]);
+    let head = format!(
+        "POST /api/v1/products HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: 20\r\n\r\n{{"
+    );
+    let answer = rest(server.connect(&head).await).await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains(r#""code":"A0400""#), "{answer}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_head_over_the_limit_is_refused() {
+    let server = Server::with(Limits { header_bytes: 8192, ..Limits::default() }).await;
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(9000));
+    let answer = rest(server.connect(&head).await).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_connection_over_the_limit_waits_for_another_to_end() {
+    let server = Server::with(Limits { connections: 1, header_read: SHORT, ..Limits::default() }).await;
+    let first = server.connect("GET /healthz").await;
+    let second = server.connect(HEALTH).await;
+    assert!(rest(second).await.contains("200 OK"));
+    drop(first);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_stop_lets_the_request_in_flight_finish_and_takes_no_other() {
+    let server = Server::start(Limits::default(), Box::new(Takes(Duration::from_millis(500)))).await;
+    let mut connection = server.connect(READY).await;
+    // The one before it was answered, so this one is in flight or about to be.
+    let mut idle = server.connect(HEALTH).await;
+    let mut byte = [0];
+    timeout(PATIENCE, idle.read_exact(&mut byte)).await.unwrap().unwrap();
+    let (address, began) = (server.address, Instant::now());
+    server.stopped().await;
+    assert!(began.elapsed() < Duration::from_secs(5), "an idle connection held the stop up");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("200 OK") && answer.contains("connection: close"), "{answer}");
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_has_said_nothing_does_not_hold_a_stop_up() {
+    let server = Server::with(Limits::default()).await;
+    let silent = server.connect("").await;
+    let served =
+        rest(server.connect("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await).await;
+    assert!(served.contains("200 OK"));
+    let began = Instant::now();
+    server.stopped().await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_finish_is_cut_off_after_the_drain() {
+    let limits = Limits { drain: SHORT, ..Limits::default() };
+    let server = Server::start(limits, Box::new(Takes(PATIENCE * 2))).await;
+    let connection = server.connect(READY).await;
+    let served =
+        rest(server.connect("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await).await;
+    assert!(served.contains("200 OK"));
+    let began = Instant::now();
+    server.stopped().await;
+    assert!((SHORT..Duration::from_secs(5)).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert_eq!(rest(connection).await, "");
+}

@@ -1,0 +1,191 @@
+//! Bearer tokens.
+
+use std::time::Duration;
+
+use handover_application::Role;
+use handover_domain::{TenantId, UserId};
+use handover_http::{Claims, TokenError, Tokens, WeakSecret};
+use hmac::{Hmac, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::world::{HOUR, SECRET, World, start};
+
+const ORDERS: &str = "/api/v1/orders";
+
+/// A token made by hand: any header, any claims, signed with HMAC-SHA256.
+fn forged(secret: &[u8], header: &Value, claims: &Value) -> String {
+    let message =
+        format!("{}.{}", base64url(header.to_string().as_bytes()), base64url(claims.to_string().as_bytes()));
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
+    mac.update(message.as_bytes());
+    format!("{message}.{}", base64url(&mac.finalize().into_bytes()))
+}
+
+fn base64url(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..=chunk.len() {
+            text.push(char::from(ALPHABET[(bits >> (18 - 6 * place) & 63) as usize]));
+        }
+    }
+    text
+}
+
+fn hs256() -> Value {
+    json!({ "alg": "HS256", "typ": "JWT" })
+}
+
+fn tokens() -> Tokens {
+    Tokens::new(SECRET).unwrap()
+}
+
+fn verified(claims: &Value) -> Result<Claims, TokenError> {
+    tokens().verify(&forged(SECRET, &hs256(), claims), start())
+}
+
+fn later() -> i64 {
+    start().timestamp() + 60
+}
+
+#[test]
+fn what_was_issued_is_what_is_verified() {
+    let (user, tenant) = (UserId::try_from(7).unwrap(), TenantId::try_from(3).unwrap());
+    let token = tokens().issue(user, tenant, &[Role::User, Role::Pii], HOUR, start()).unwrap();
+    let expires = start().timestamp() + 3600;
+    assert_eq!(
+        tokens().verify(&token, start()),
+        Ok(Claims { user, tenant, roles: vec![Role::User, Role::Pii], expires })
+    );
+}
+
+#[test]
+fn a_token_is_valid_until_the_second_it_expires_in() {
+    let user = UserId::try_from(7).unwrap();
+    let token = tokens().issue(user, TenantId::DEFAULT, &[Role::User], HOUR, start()).unwrap();
+    assert!(tokens().verify(&token, start() + Duration::from_secs(3599)).is_ok());
+    assert_eq!(tokens().verify(&token, start() + HOUR), Err(TokenError::Expired));
+}
+
+#[test]
+fn ids_may_be_numbers_or_text_and_unknown_roles_are_left_out() {
+    let claims = |sub: Value| json!({ "sub": sub, "roles": ["user", "king", 5], "exp": later(), "iss": "other", "aud": "x" });
+    for sub in [json!(7), json!("7")] {
+        let verified = verified(&claims(sub)).unwrap();
+        assert_eq!(
+            (verified.user.get(), verified.tenant, verified.roles),
+            (7, TenantId::DEFAULT, vec![Role::User])
+        );
+    }
+    let tenant = verified(&json!({ "sub": "7", "tenant": "2", "exp": later() })).unwrap();
+    assert_eq!((tenant.tenant.get(), tenant.roles), (2, vec![]));
+}
+
+#[test]
+fn a_signed_token_with_a_bad_claim_is_refused() {
+    let exp = later();
+    let cases = [
+        (json!({ "sub": "7" }), "exp"),
+        (json!({ "sub": "7", "exp": "soon" }), "exp"),
+        (json!({ "sub": "7", "exp": null }), "exp"),
+        (json!({ "exp": exp }), "sub"),
+        (json!({ "sub": "alice", "exp": exp }), "sub"),
+        (json!({ "sub": 0, "exp": exp }), "sub"),
+        (json!({ "sub": 7.5, "exp": exp }), "sub"),
+        (json!({ "sub": "7", "tenant": 0, "exp": exp }), "tenant"),
+        (json!({ "sub": "7", "roles": "operator", "exp": exp }), "roles"),
+        (json!({ "sub": "7", "nbf": exp, "exp": exp }), "nbf"),
+    ];
+    for (claims, name) in cases {
+        assert_eq!(verified(&claims), Err(TokenError::BadClaim(name)), "{claims}");
+    }
+}
+
+#[test]
+fn only_hs256_under_our_secret_is_ours() {
+    let claims = json!({ "sub": "7", "roles": ["platform"], "exp": later() });
+    let good = forged(SECRET, &hs256(), &claims);
+    assert!(tokens().verify(&good, start()).is_ok());
+    let (message, signature) = good.rsplit_once('.').unwrap();
+    let other_claims = forged(SECRET, &hs256(), &json!({ "sub": "8", "exp": later() }));
+    let other_signature = other_claims.rsplit_once('.').unwrap().1;
+    let cases = [
+        forged(b"another secret of thirty-two bytes", &hs256(), &claims),
+        forged(SECRET, &json!({ "alg": "none" }), &claims),
+        forged(SECRET, &json!({ "alg": "HS512" }), &claims),
+        forged(SECRET, &json!({ "alg": "RS256" }), &claims),
+        forged(SECRET, &json!({ "typ": "JWT" }), &claims),
+        format!("{message}."),
+        message.to_owned(),
+        format!("{message}.{other_signature}"),
+        format!("{good}.{signature}"),
+        good[..good.len() - 4].to_owned(),
+        String::new(),
+        "..".to_owned(),
+    ];
+    for token in cases {
+        assert_eq!(tokens().verify(&token, start()), Err(TokenError::NotOurs), "{token}");
+    }
+    let unsigned =
+        format!("{}.{}.", base64url(br#"{"alg":"none"}"#), base64url(claims.to_string().as_bytes()));
+    assert_eq!(tokens().verify(&unsigned, start()), Err(TokenError::NotOurs));
+}
+
+#[test]
+fn a_secret_shorter_than_the_hash_is_refused() {
+    assert_eq!(Tokens::new(&[7; 31]).err(), Some(WeakSecret));
+    assert!(Tokens::new(&[7; 32]).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_answers_401_and_says_which_scheme_it_wants() {
+    let world = World::new().await;
+    let good = world.token(7, 1, &[Role::User]);
+    world.get(ORDERS).header("authorization", &format!("bearer {good}")).send().await.expect(200, "00000");
+    let cases = [
+        None,
+        Some(String::new()),
+        Some(good.clone()),
+        Some("Bearer ".to_owned()),
+        Some(format!("Basic {good}")),
+        Some(format!("Bearer {good}x")),
+    ];
+    for value in cases {
+        let request = world.get(ORDERS);
+        let request = match &value {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        };
+        let answer = request.send().await.expect(401, "A0301");
+        assert_eq!(answer.headers["www-authenticate"], "Bearer", "{value:?}");
+        assert!(answer.data.is_null());
+    }
+    tokio::time::advance(HOUR).await;
+    let expired = world.get(ORDERS).token(&good).send().await.expect(401, "A0301");
+    assert_eq!(expired.message, "the token has expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_route_but_health_and_callback_needs_a_token() {
+    let world = World::new().await;
+    let gets = ["products", "products/1", "orders", "orders/1", "ops/outbox", "ops/queues"];
+    let posts = [
+        "products",
+        "products/1/off-shelf",
+        "products/1/on-shelf",
+        "orders",
+        "orders/1/cancel",
+        "orders/1/ship",
+        "orders/1/complete",
+        "orders/1/payments",
+    ];
+    for path in gets {
+        world.get(&format!("/api/v1/{path}")).send().await.expect(401, "A0301");
+    }
+    for path in posts {
+        world.post(&format!("/api/v1/{path}")).send().await.expect(401, "A0301");
+    }
+}

@@ -1,0 +1,54 @@
+//! Trace ids, in and out.
+
+use handover_application::Role;
+use serde_json::json;
+
+use crate::world::{BUYER, STRANGER, World};
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+#[tokio::test(start_paused = true)]
+async fn a_good_trace_id_is_kept_and_any_other_is_replaced() {
+    let world = World::new().await;
+    let longest = "x".repeat(64);
+    for good in ["a", "A_b-9", longest.as_str()] {
+        assert_eq!(world.get("/healthz").header("x-trace-id", good).send().await.trace_id, good);
+    }
+    let too_long = "x".repeat(65);
+    for bad in ["", "a b", "a\"b", "a.b", too_long.as_str()] {
+        let made = world.get("/healthz").header("x-trace-id", bad).send().await.trace_id;
+        assert!(made.len() == 32 && made.bytes().all(|b| b.is_ascii_hexdigit()), "{bad}: {made}");
+    }
+    let two = (world.get("/healthz").send().await, world.get("/healthz").send().await);
+    assert_ne!(two.0.trace_id, two.1.trace_id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_traceparent_alone_gives_its_trace_id() {
+    let world = World::new().await;
+    let from_parent = world.get("/healthz").header("traceparent", PARENT).send().await;
+    assert_eq!(from_parent.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
+    let both = world.get("/healthz").header("traceparent", PARENT).header("x-trace-id", "mine").send().await;
+    assert_eq!(both.trace_id, "mine");
+    let broken = world.get("/healthz").header("traceparent", &PARENT[..54]).send().await;
+    assert_ne!(broken.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_trace_goes_into_the_events_of_the_command() {
+    let world = World::new().await;
+    let body = json!({ "productId": world.product().await }).to_string();
+    let request =
+        world.post_as(BUYER, "/api/v1/orders").header("traceparent", PARENT).header("x-trace-id", "t-7");
+    request.json(body).send().await.expect(201, "00000");
+    let rows = world.app.view().await.unwrap().outbox_page(&Default::default(), None, 10).await.unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!(row.metadata.trace_id.as_deref(), Some("t-7"));
+        assert_eq!(row.metadata.traceparent.as_deref(), Some(PARENT));
+        assert_eq!(row.metadata.user_id, Some(BUYER));
+    }
+    let operator = world.token(STRANGER, 1, &[Role::Operator]);
+    let page = world.get("/api/v1/ops/outbox").token(&operator).send().await;
+    assert_eq!(page.data["items"][0]["traceId"], "t-7");
+}

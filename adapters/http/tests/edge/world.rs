@@ -1,0 +1,165 @@
+//! An edge on the memory adapters, and what can be wrong with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use chrono::{DateTime, TimeZone, Utc};
+use handover_application::ports::{Store, StoreError, UnitOfWork, View};
+use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
+use handover_domain::{TenantId, UserId};
+use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router};
+use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use serde_json::json;
+
+use crate::client::{Answer, Request};
+
+pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) const SELLER: i64 = 7;
+pub(crate) const BUYER: i64 = 8;
+pub(crate) const STRANGER: i64 = 9;
+
+pub(crate) struct World {
+    pub(crate) router: Router,
+    pub(crate) app: App,
+    pub(crate) broker: MemoryBroker,
+    pub(crate) tokens: Tokens,
+}
+
+/// What a test wants otherwise.
+pub(crate) struct Setup {
+    pub(crate) limits: Limits,
+    pub(crate) readiness: Box<dyn Readiness>,
+    pub(crate) store: Option<Arc<dyn Store>>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { limits: Limits::default(), readiness: Box::new(Vec::<Problem>::new), store: None }
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> World {
+        World::with(Setup::default()).await
+    }
+
+    pub(crate) async fn with(setup: Setup) -> World {
+        let clock = Arc::new(VirtualClock::new(start()));
+        let broker = MemoryBroker::new(clock.clone());
+        let sound = setup.store.is_none();
+        let store = setup.store.unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone(), Wake::default())));
+        let tx = Transactor {
+            store,
+            tasks: Tasks::default(),
+            clock,
+            chance: Arc::new(SeededChance::new(1)),
+            policy: TxPolicy::default(),
+        };
+        let rules = Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3 };
+        let app = App::new(tx, Arc::new(broker.clone()), rules);
+        if sound {
+            runtime::prepare(&app).await.unwrap();
+        }
+        let edge = Edge {
+            app: app.clone(),
+            tokens: Tokens::new(SECRET).unwrap(),
+            callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
+            readiness: setup.readiness,
+            limits: setup.limits,
+        };
+        World { router: router(edge), app, broker, tokens: Tokens::new(SECRET).unwrap() }
+    }
+
+    pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {
+        let (user, tenant) = (UserId::try_from(user).unwrap(), TenantId::try_from(tenant).unwrap());
+        self.tokens.issue(user, tenant, roles, HOUR, self.app.now()).unwrap()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Request {
+        Request::new(&self.router, "GET", path)
+    }
+
+    pub(crate) fn post(&self, path: &str) -> Request {
+        Request::new(&self.router, "POST", path)
+    }
+
+    /// As a user of tenant 1.
+    pub(crate) fn get_as(&self, user: i64, path: &str) -> Request {
+        self.get(path).token(&self.token(user, 1, &[Role::User]))
+    }
+
+    /// As a user of tenant 1.
+    pub(crate) fn post_as(&self, user: i64, path: &str) -> Request {
+        self.post(path).token(&self.token(user, 1, &[Role::User]))
+    }
+
+    /// A product of the seller, for 88.50.
+    pub(crate) async fn product(&self) -> i64 {
+        let answer = self
+            .post_as(SELLER, "/api/v1/products")
+            .json(r#"{"title":"a bicycle","price":88.50}"#)
+            .send()
+            .await;
+        answer.expect(201, "00000").id("productId")
+    }
+
+    /// An order of the buyer over such a product.
+    pub(crate) async fn order(&self) -> i64 {
+        let body = json!({ "productId": self.product().await }).to_string();
+        self.post_as(BUYER, "/api/v1/orders").json(body).send().await.expect(201, "00000").id("orderId")
+    }
+
+    /// An order with its payment in processing.
+    pub(crate) async fn paying(&self) -> (i64, i64) {
+        let order = self.order().await;
+        let answer = self.post_as(BUYER, &format!("/api/v1/orders/{order}/payments")).send().await;
+        (order, answer.expect(201, "00000").id("paymentId"))
+    }
+
+    /// An order that is paid.
+    pub(crate) async fn paid(&self) -> i64 {
+        let (order, payment) = self.paying().await;
+        self.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
+        order
+    }
+
+    /// A callback with the gateway's signature.
+    pub(crate) async fn callback(&self, body: &str) -> Answer {
+        self.post("/api/v1/payments/callback").json(body).signed(GATEWAY_SECRET, 0).send().await
+    }
+
+    pub(crate) async fn order_status(&self, order: i64) -> String {
+        let answer = self.get_as(BUYER, &format!("/api/v1/orders/{order}")).send().await;
+        answer.expect(200, "00000").data["status"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The body of a callback.
+pub(crate) fn report(payment: i64, transaction: &str, result: &str, amount: &str) -> String {
+    format!(
+        r#"{{"paymentId":{payment},"gatewayTxnId":"{transaction}","result":"{result}","amount":{amount}}}"#
+    )
+}
+
+pub(crate) fn start() -> DateTime<Utc> {
+    Utc.with_ymd_and_hms(2026, 1, 31, 8, 0, 0).unwrap()
+}
+
+/// A store that fails, always in the same way.
+pub(crate) struct Broken(pub(crate) fn() -> StoreError);
+
+#[async_trait]
+impl Store for Broken {
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        Err((self.0)())
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        Err((self.0)())
+    }
+}

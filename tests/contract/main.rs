@@ -1,0 +1,18 @@
+//! The contract of the ports, kept by every adapter that needs nothing but this workspace.
+
+use handover_tests::rigs::{MemoryBrokerRig, MemoryStoreRig, SqliteBrokerRig, SqliteStoreRig};
+use handover_tests::{broker_contract, store_contract};
+
+mod stores {
+    use super::*;
+
+    store_contract!(memory, async || MemoryStoreRig::new());
+    store_contract!(sqlite, SqliteStoreRig::new);
+}
+
+mod brokers {
+    use super::*;
+
+    broker_contract!(memory, async || MemoryBrokerRig::new());
+    broker_contract!(sqlite, SqliteBrokerRig::new);
+}

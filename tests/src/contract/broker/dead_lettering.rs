@@ -1,0 +1,116 @@
+//! Where rejected messages go.
+
+use handover_application::ports::Requeue;
+use handover_application::topology::QueueSpec;
+
+use super::super::within;
+use super::{
+    BrokerRig, KEY, QUEUE, dead_lettered, declare, drain, ids, next, publish, queue, receive, settles_at,
+    subscribe, tags,
+};
+
+fn rejecting() -> QueueSpec {
+    dead_lettered(queue(QUEUE, &[KEY]), "dead")
+}
+
+async fn reject(rig: &dyn BrokerRig, name: &str, count: usize) {
+    let consumer = subscribe(rig, name, 100).await;
+    let held = receive(consumer.as_ref(), count).await;
+    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    within("close", consumer.close()).await.unwrap();
+}
+
+/// A rejected message is routed on with its queue's key, and tells at which queue it died.
+pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
+    declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
+    publish(rig, &["a", "b"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let held = receive(consumer.as_ref(), 2).await;
+    within("nack", consumer.nack(&tags(&held[..1]), Requeue::No)).await.unwrap();
+    settles_at(rig, QUEUE, 0, 1).await;
+    let dead = drain(rig, "dead.queue", 1).await.remove(0);
+    assert_eq!(dead.died_in.as_deref(), Some(QUEUE));
+    assert_eq!(dead.message, held[0].message, "it is the message that was published");
+}
+
+/// A dead letter has not been delivered from its new queue before.
+pub async fn dead_letters_keep_their_order_and_are_not_redelivered(rig: &dyn BrokerRig) {
+    declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
+    publish(rig, &["a", "b", "c"]).await;
+    reject(rig, QUEUE, 3).await;
+    let dead = drain(rig, "dead.queue", 3).await;
+    assert_eq!(ids(&dead), ["a", "b", "c"]);
+    assert!(dead.iter().all(|delivery| !delivery.redelivered), "{dead:?}");
+}
+
+/// A dead letter reaches every queue that takes its key, like any other message.
+pub async fn a_dead_letter_reaches_every_queue_that_takes_its_key(rig: &dyn BrokerRig) {
+    declare(
+        rig,
+        &[rejecting(), queue("one", &["dead"]), queue("two", &["dead.#", KEY]), queue("three", &[KEY])],
+    )
+    .await;
+    publish(rig, &["a"]).await;
+    reject(rig, QUEUE, 1).await;
+    assert_eq!(ids(&drain(rig, "one", 1).await), ["a"]);
+    let both = drain(rig, "two", 2).await;
+    assert_eq!(
+        both.iter().map(|delivery| delivery.died_in.as_deref()).collect::<Vec<_>>(),
+        [None, Some(QUEUE)]
+    );
+    drain(rig, "three", 1).await;
+}
+
+/// A message that dies again tells where it died last.
+pub async fn a_message_that_dies_again_tells_where_it_died_last(rig: &dyn BrokerRig) {
+    let second = dead_lettered(queue("second", &["dead"]), "buried");
+    declare(rig, &[rejecting(), second, queue("last", &["buried"])]).await;
+    publish(rig, &["a"]).await;
+    reject(rig, QUEUE, 1).await;
+    reject(rig, "second", 1).await;
+    let last = drain(rig, "last", 1).await;
+    assert_eq!((ids(&last), last[0].died_in.as_deref()), (vec!["a".to_owned()], Some("second")));
+}
+
+/// A message that was put back before it was rejected dies like any other.
+pub async fn a_redelivered_message_dies_like_any_other(rig: &dyn BrokerRig) {
+    declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
+    publish(rig, &["a"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let held = next(consumer.as_ref()).await;
+    within("nack", consumer.nack(&tags(&held), Requeue::Yes)).await.unwrap();
+    within("close", consumer.close()).await.unwrap();
+    reject(rig, QUEUE, 1).await;
+    assert_eq!(ids(&drain(rig, "dead.queue", 1).await), ["a"]);
+}
+
+/// A consumer that waits for dead letters is woken by one.
+pub async fn a_consumer_of_dead_letters_is_woken_by_one(rig: &dyn BrokerRig) {
+    declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
+    let drainer = subscribe(rig, "dead.queue", 5).await;
+    publish(rig, &["a"]).await;
+    let (dead, ()) = tokio::join!(next(drainer.as_ref()), reject(rig, QUEUE, 1));
+    assert_eq!(ids(&dead), ["a"]);
+}
+
+/// Rejecting what is settled dead-letters nothing.
+pub async fn a_settled_message_is_not_dead_lettered(rig: &dyn BrokerRig) {
+    declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
+    publish(rig, &["a", "b"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let held = receive(consumer.as_ref(), 2).await;
+    super::ack(consumer.as_ref(), &held[..1]).await;
+    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    assert_eq!(ids(&drain(rig, "dead.queue", 1).await), ["b"]);
+}
+
+/// A message that died at a consumer and is published anew is a new message.
+pub async fn a_message_published_anew_has_not_died(rig: &dyn BrokerRig) {
+    declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
+    publish(rig, &["a"]).await;
+    reject(rig, QUEUE, 1).await;
+    drain(rig, "dead.queue", 1).await;
+    publish(rig, &["a"]).await;
+    assert_eq!(drain(rig, QUEUE, 1).await[0].died_in, None);
+}

@@ -1,0 +1,237 @@
+//! Who gets which message when.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::{MOST_POLLS, cut_after, within};
+use super::{
+    BrokerRig, KEY, QUEUE, ack, declare, declare_one, ids, next, publish, publish_as, queue, receive,
+    stays_empty, stays_pending, subscribe,
+};
+use crate::samples::outgoing;
+
+/// Messages come in the order in which they entered the queue, whatever the prefetch.
+pub async fn messages_come_in_the_order_of_the_queue(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    let names: Vec<String> = (0..60).map(|n| format!("e{n:02}")).collect();
+    publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for (prefetch, share) in [(1, 10), (7, 20), (200, 30)] {
+        let consumer = subscribe(rig, QUEUE, prefetch).await;
+        let mut seen = Vec::new();
+        while seen.len() < share {
+            let deliveries = next(consumer.as_ref()).await;
+            ack(consumer.as_ref(), &deliveries[..deliveries.len().min(share - seen.len())]).await;
+            seen.extend(ids(&deliveries));
+        }
+        within("close", consumer.close()).await.unwrap();
+        let done: usize = [(1, 0), (7, 10), (200, 30)].iter().find(|(p, _)| *p == prefetch).unwrap().1;
+        assert_eq!(seen[..share], names[done..done + share], "with a prefetch of {prefetch}");
+    }
+}
+
+/// No more deliveries are unsettled than the prefetch allows.
+pub async fn no_more_are_unsettled_than_the_prefetch_allows(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b", "c", "d", "e"]).await;
+    let consumer = subscribe(rig, QUEUE, 3).await;
+    let mut held = receive(consumer.as_ref(), 3).await;
+    assert_eq!(ids(&held), ["a", "b", "c"]);
+    stays_empty(rig, consumer.as_ref()).await;
+    ack(consumer.as_ref(), &held[1..2]).await;
+    held.extend(receive(consumer.as_ref(), 1).await);
+    assert_eq!(ids(&held), ["a", "b", "c", "d"]);
+    stays_empty(rig, consumer.as_ref()).await;
+    ack(consumer.as_ref(), &[held[0].clone(), held[2].clone(), held[3].clone()]).await;
+    assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["e"]);
+}
+
+/// Whoever waits is woken by what is published.
+pub async fn a_consumer_that_waits_is_woken_by_a_message(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    for n in 0..5 {
+        let id = format!("e{n}");
+        let (deliveries, _) = tokio::join!(next(consumer.as_ref()), async {
+            // The waiting call has been polled before this one.
+            publish_as(rig, &[(&id, KEY)]).await
+        });
+        assert_eq!(ids(&deliveries), [id]);
+        ack(consumer.as_ref(), &deliveries).await;
+    }
+}
+
+/// Whoever waits on one queue is not woken by the messages of another.
+pub async fn a_consumer_gets_the_messages_of_its_own_queue_only(rig: &dyn BrokerRig) {
+    declare(rig, &[queue(QUEUE, &[KEY]), queue("other.queue", &["other"])]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    publish_as(rig, &[("x", "other"), ("y", "other")]).await;
+    stays_empty(rig, consumer.as_ref()).await;
+    publish(rig, &["mine"]).await;
+    assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["mine"]);
+}
+
+/// A full consumer that waits goes on as soon as something is settled.
+pub async fn a_full_consumer_goes_on_once_something_is_settled(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b"]).await;
+    let consumer = subscribe(rig, QUEUE, 1).await;
+    let first = receive(consumer.as_ref(), 1).await;
+    let (second, ()) = tokio::join!(next(consumer.as_ref()), ack(consumer.as_ref(), &first));
+    assert_eq!(ids(&second), ["b"]);
+}
+
+/// Two consumers of a queue share its messages: each comes to one of them, once.
+pub async fn two_consumers_share_without_overlap(rig: &dyn BrokerRig) {
+    const MESSAGES: usize = 60;
+    declare_one(rig).await;
+    let (sender, mut seen_by_both) = tokio::sync::mpsc::unbounded_channel();
+    let mut consumers = Vec::new();
+    for _ in 0..2 {
+        let (consumer, sender) = (subscribe(rig, QUEUE, 4).await, sender.clone());
+        consumers.push(tokio::spawn(async move {
+            loop {
+                let deliveries = consumer.next().await.unwrap();
+                for delivery in &deliveries {
+                    sender.send(delivery.clone()).unwrap();
+                }
+                consumer.ack(&tags(&deliveries)).await.unwrap();
+            }
+        }));
+    }
+    let names: Vec<String> = (0..MESSAGES).map(|n| format!("e{n:02}")).collect();
+    publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut seen = Vec::new();
+    while seen.len() < MESSAGES {
+        seen.push(within("every message", seen_by_both.recv()).await.expect("the consumers live"));
+    }
+    assert!(seen.iter().all(|delivery| !delivery.redelivered), "{seen:?}");
+    let mut seen = ids(&seen);
+    seen.sort();
+    assert_eq!(seen, names);
+    settles_at(rig, QUEUE, 0, 0).await;
+    assert!(seen_by_both.try_recv().is_err(), "no message comes twice");
+    for consumer in consumers {
+        consumer.abort();
+    }
+}
+
+/// Neither of two idle consumers keeps the other from what comes.
+pub async fn both_consumers_get_their_share(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b"]).await;
+    let one = subscribe(rig, QUEUE, 1).await;
+    let first = receive(one.as_ref(), 1).await;
+    let two = subscribe(rig, QUEUE, 1).await;
+    let second = receive(two.as_ref(), 1).await;
+    assert_eq!([ids(&first), ids(&second)].concat(), ["a", "b"]);
+    stays_empty(rig, one.as_ref()).await;
+}
+
+/// A `next` that is dropped at any point loses nothing: the messages come with the next call or after the close.
+pub async fn a_next_cut_at_any_point_loses_nothing(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    for polls in 0..MOST_POLLS {
+        let names = ["a", "b", "c"].map(|id| format!("{id}{polls}"));
+        publish(rig, &names.each_ref().map(String::as_str)).await;
+        let consumer = subscribe(rig, QUEUE, 10).await;
+        let cut = within("a next that is cut", cut_after(polls, consumer.next())).await;
+        let done = cut.is_some();
+        let mut seen = match cut {
+            Some(deliveries) => {
+                let deliveries = deliveries.unwrap();
+                ack(consumer.as_ref(), &deliveries).await;
+                ids(&deliveries)
+            }
+            None => Vec::new(),
+        };
+        within("close", consumer.close()).await.unwrap();
+        let rest = subscribe(rig, QUEUE, 10).await;
+        let left = receive(rest.as_ref(), names.len() - seen.len()).await;
+        ack(rest.as_ref(), &left).await;
+        seen.extend(ids(&left));
+        seen.sort();
+        assert_eq!(seen, names, "after {polls} polls");
+        stays_empty(rig, rest.as_ref()).await;
+        within("close", rest.close()).await.unwrap();
+        if done {
+            return;
+        }
+    }
+    panic!("next is not done after {MOST_POLLS} polls");
+}
+
+/// A consumer whose waiting calls are dropped over and over, as a loop with a timeout does, misses nothing.
+pub async fn a_consumer_that_keeps_giving_up_misses_nothing(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    let consumer = subscribe(rig, QUEUE, 10).await;
+    for polls in 1..12 {
+        assert!(
+            within("a next that is cut", cut_after(1, consumer.next())).await.is_none(),
+            "nothing is there yet"
+        );
+        let id = format!("e{polls}");
+        publish(rig, &[&id]).await;
+        let got = next(consumer.as_ref()).await;
+        assert_eq!(ids(&got), [id]);
+        ack(consumer.as_ref(), &got).await;
+    }
+}
+
+/// A publish whose caller goes away happened in order and at most once, and the broker works on.
+pub async fn a_publish_cut_at_any_point_leaves_the_broker_working(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    for polls in 0..MOST_POLLS {
+        let window = ["a", "b", "c"].map(|id| outgoing(id, KEY)).into();
+        let broker = rig.broker();
+        let cut = within("a publish that is cut", cut_after(polls, broker.publish(window))).await;
+        publish(rig, &["last"]).await;
+        let consumer = subscribe(rig, QUEUE, 10).await;
+        let mut seen: Vec<String> = Vec::new();
+        while seen.last().map(String::as_str) != Some("last") {
+            let deliveries = next(consumer.as_ref()).await;
+            ack(consumer.as_ref(), &deliveries).await;
+            seen.extend(ids(&deliveries));
+        }
+        seen.pop();
+        assert!(
+            ["a", "b", "c"].iter().zip(&seen).all(|(id, seen)| id == seen) && seen.len() <= 3,
+            "{seen:?}"
+        );
+        within("close", consumer.close()).await.unwrap();
+        if cut.is_some() {
+            assert_eq!(seen, ["a", "b", "c"]);
+            return;
+        }
+    }
+    panic!("publish is not done after {MOST_POLLS} polls");
+}
+
+/// Tags tell the deliveries of a subscription apart.
+pub async fn every_delivery_has_a_tag_of_its_own(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    let consumer = subscribe(rig, QUEUE, 20).await;
+    let mut tags = BTreeSet::new();
+    for round in 0..5 {
+        let names: Vec<String> = (0..4).map(|n| format!("e{round}-{n}")).collect();
+        publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let deliveries = receive(consumer.as_ref(), 4).await;
+        for delivery in &deliveries {
+            assert!(tags.insert(delivery.tag), "{:?} again", delivery.tag);
+        }
+        ack(consumer.as_ref(), &deliveries[..2]).await;
+    }
+}
+
+/// What a consumer holds stays with it, however long it takes, as long as it lives.
+pub async fn what_a_consumer_holds_stays_with_it(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a"]).await;
+    let slow = subscribe(rig, QUEUE, 5).await;
+    let held = receive(slow.as_ref(), 1).await;
+    let other = subscribe(rig, QUEUE, 5).await;
+    stays_pending(rig, other.next()).await;
+    rig.advance(Duration::from_secs(2)).await;
+    stays_pending(rig, other.next()).await;
+    ack(slow.as_ref(), &held).await;
+    stays_pending(rig, other.next()).await;
+}

@@ -1,0 +1,134 @@
+//! Which queues a message reaches.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use handover_application::topology::{DEAD_LETTER_KEY, Topology};
+use handover_domain::EventType;
+
+use super::{BrokerRig, NOWHERE, declare, drain, ids, publish_as, publish_with, queue, receive, subscribe};
+use handover_application::ports::PublishOutcome;
+
+/// The keys of a window of which a queue with this binding gets some.
+async fn taken_by(rig: &dyn BrokerRig, pattern: &str, keys: &[&str]) -> Vec<String> {
+    declare(rig, &[queue("some.queue", &[pattern])]).await;
+    let window: Vec<_> = keys.iter().map(|key| (*key, *key)).collect();
+    let outcomes = publish_as(rig, &window).await;
+    let confirmed: Vec<String> = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, PublishOutcome::Confirmed(_)))
+        .map(|outcome| outcome.event_id().to_string())
+        .collect();
+    let delivered = ids(&drain(rig, "some.queue", confirmed.len()).await);
+    assert_eq!(delivered, confirmed, "what is confirmed is what arrives");
+    delivered
+}
+
+/// A key without wildcards is itself and nothing else.
+pub async fn a_plain_binding_takes_its_own_key_only(rig: &dyn BrokerRig) {
+    let keys =
+        ["order.paid", "order.paid.late", "order", "Order.Paid", "order_paid", "order.pai", "xorder.paid"];
+    assert_eq!(taken_by(rig, "order.paid", &keys).await, ["order.paid"]);
+}
+
+/// `*` stands for exactly one word.
+pub async fn a_star_stands_for_exactly_one_word(rig: &dyn BrokerRig) {
+    let keys =
+        ["payment.succeeded", "payment.failed", "payment", "payment.a.b", "refund.failed", "payments.a"];
+    assert_eq!(taken_by(rig, "payment.*", &keys).await, ["payment.succeeded", "payment.failed"]);
+}
+
+/// `*` stands in any place.
+pub async fn a_star_stands_in_any_place(rig: &dyn BrokerRig) {
+    let keys = ["a.x.c", "a.c", "a.x.y.c", "b.x.c", "a.x.d"];
+    assert_eq!(taken_by(rig, "a.*.c", &keys).await, ["a.x.c"]);
+}
+
+/// `#` stands for any number of words, none included.
+pub async fn a_hash_stands_for_any_number_of_words(rig: &dyn BrokerRig) {
+    let keys = ["order", "order.paid", "order.a.b.c", "orders.a", "a.order"];
+    assert_eq!(taken_by(rig, "order.#", &keys).await, ["order", "order.paid", "order.a.b.c"]);
+}
+
+/// `#` stands in the middle, and beside `*`.
+pub async fn a_hash_stands_in_any_place(rig: &dyn BrokerRig) {
+    let keys = ["a.z", "a.b.z", "a.b.c.d.z", "a.b", "z", "a.b.z.c"];
+    assert_eq!(taken_by(rig, "a.#.z", &keys).await, ["a.z", "a.b.z", "a.b.c.d.z"]);
+}
+
+/// `*.#` stands for at least one word.
+pub async fn a_star_and_a_hash_stand_for_at_least_one_word(rig: &dyn BrokerRig) {
+    assert_eq!(taken_by(rig, "#.*.c", &["c", "b.c", "a.b.c", "a.b"]).await, ["b.c", "a.b.c"]);
+}
+
+/// A message reaches every queue that takes its key, and no other.
+pub async fn a_message_reaches_every_queue_that_takes_it(rig: &dyn BrokerRig) {
+    let specs = [
+        queue("a", &["order.paid", "order.cancelled"]),
+        queue("b", &["order.*"]),
+        queue("c", &["payment.#"]),
+    ];
+    declare(rig, &specs).await;
+    publish_with(rig, "order.paid", &["paid"]).await;
+    publish_with(rig, "order.created", &["created"]).await;
+    publish_with(rig, "order.cancelled", &["cancelled"]).await;
+    publish_with(rig, "payment.failed", &["failed"]).await;
+    assert_eq!(ids(&drain(rig, "a", 2).await), ["paid", "cancelled"]);
+    assert_eq!(ids(&drain(rig, "b", 3).await), ["paid", "created", "cancelled"]);
+    assert_eq!(ids(&drain(rig, "c", 1).await), ["failed"]);
+}
+
+/// A queue that takes a message by two bindings gets it once.
+pub async fn a_message_that_two_bindings_of_a_queue_take_arrives_once(rig: &dyn BrokerRig) {
+    declare(rig, &[queue("a", &["order.*", "order.paid", "order.#", "*.paid"])]).await;
+    publish_with(rig, "order.paid", &["once"]).await;
+    assert_eq!(ids(&drain(rig, "a", 1).await), ["once"]);
+}
+
+/// `#` alone takes everything.
+pub async fn a_hash_alone_takes_every_message(rig: &dyn BrokerRig) {
+    declare(rig, &[queue("a", &["#"])]).await;
+    publish_with(rig, "order.paid", &["one"]).await;
+    publish_with(rig, "x", &["two"]).await;
+    let consumer = subscribe(rig, "a", 5).await;
+    assert_eq!(ids(&receive(consumer.as_ref(), 2).await), ["one", "two"]);
+}
+
+/// A queue without bindings gets nothing.
+pub async fn a_queue_without_bindings_gets_nothing(rig: &dyn BrokerRig) {
+    declare(rig, &[queue("a", &[]), queue("b", &["order.paid"])]).await;
+    publish_with(rig, "order.paid", &["one"]).await;
+    let returned = publish_as(rig, &[("two", NOWHERE), ("three", "a")]).await;
+    assert!(
+        returned.iter().all(|outcome| matches!(outcome, PublishOutcome::Returned { .. })),
+        "{returned:?}"
+    );
+    drain(rig, "a", 0).await;
+    drain(rig, "b", 1).await;
+}
+
+/// The standard topology brings each event to the queues whose bindings name it.
+pub async fn the_standard_topology_brings_each_event_to_its_queues(rig: &dyn BrokerRig) {
+    let topology = Topology::standard(Duration::from_secs(900));
+    declare(rig, &topology.queues).await;
+    let all: Vec<(String, &str)> =
+        EventType::ALL.iter().map(|event| (event.as_str().to_owned(), event.routing_key())).collect();
+    let window: Vec<_> =
+        all.iter().map(|(id, key)| (id.as_str(), *key)).chain([("dead", DEAD_LETTER_KEY)]).collect();
+    publish_as(rig, &window).await;
+    let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for spec in &topology.queues {
+        for (id, key) in &window {
+            let takes = |pattern: &String| {
+                pattern == key || pattern.strip_suffix('*').is_some_and(|p| key.starts_with(p))
+            };
+            if spec.ttl.is_none() && spec.bindings.iter().any(takes) {
+                expected.entry(&spec.name).or_default().push(id);
+            }
+        }
+    }
+    assert_eq!(expected.get("order.fulfillment.queue"), Some(&vec!["ORDER_PAID"]));
+    for (name, wanted) in expected {
+        assert_eq!(ids(&drain(rig, name, wanted.len()).await), wanted, "{name}");
+    }
+}

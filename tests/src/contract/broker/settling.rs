@@ -1,0 +1,126 @@
+//! Acks and nacks.
+
+use handover_application::ports::Requeue;
+
+use super::super::within;
+use super::{
+    BrokerRig, QUEUE, ack, declare_one, drain, ids, next, publish, receive, settles_at, stays_empty,
+    subscribe, tags,
+};
+
+/// What is acked is gone for good.
+pub async fn an_acked_message_is_gone(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b", "c"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let deliveries = receive(consumer.as_ref(), 3).await;
+    ack(consumer.as_ref(), &deliveries[..2]).await;
+    drop(consumer);
+    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["c"]);
+    settles_at(rig, QUEUE, 0, 0).await;
+}
+
+/// Settling what is settled is no error and changes nothing.
+pub async fn a_settled_tag_is_ignored(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b", "c"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let held = receive(consumer.as_ref(), 3).await;
+    ack(consumer.as_ref(), &held[..1]).await;
+    ack(consumer.as_ref(), &held[..1]).await;
+    within("nack", consumer.nack(&tags(&held[..1]), Requeue::Yes)).await.expect("a settled tag is ignored");
+    ack(consumer.as_ref(), &held[..2]).await;
+    ack(consumer.as_ref(), &[]).await;
+    stays_empty(rig, consumer.as_ref()).await;
+    settles_at(rig, QUEUE, 0, 1).await;
+    within("close", consumer.close()).await.unwrap();
+    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["c"]);
+}
+
+/// Acks come in any order and any number at a time.
+pub async fn deliveries_are_settled_in_any_order(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b", "c", "d", "e"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let held = receive(consumer.as_ref(), 5).await;
+    ack(consumer.as_ref(), &[held[4].clone(), held[1].clone()]).await;
+    ack(consumer.as_ref(), &[held[3].clone()]).await;
+    within("close", consumer.close()).await.unwrap();
+    assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["a", "c"]);
+}
+
+/// A message that is put back comes again, marked as redelivered; before, it was not.
+pub async fn a_requeued_message_comes_again_marked(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    for attempt in 0..4 {
+        let deliveries = next(consumer.as_ref()).await;
+        assert_eq!(ids(&deliveries), ["a"]);
+        assert_eq!(deliveries[0].redelivered, attempt > 0, "at attempt {attempt}");
+        within("nack", consumer.nack(&tags(&deliveries), Requeue::Yes)).await.unwrap();
+    }
+    settles_at(rig, QUEUE, 1, 0).await;
+}
+
+/// A message that is put back comes near the head: before those that wait behind it.
+pub async fn a_requeued_message_comes_before_those_behind_it(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b", "c", "d", "e", "f"]).await;
+    let consumer = subscribe(rig, QUEUE, 3).await;
+    let held = receive(consumer.as_ref(), 3).await;
+    within("nack", consumer.nack(&tags(&held[1..2]), Requeue::Yes)).await.unwrap();
+    let again = receive(consumer.as_ref(), 1).await;
+    assert_eq!(ids(&again), ["b"], "not one of those that wait");
+    assert!(again[0].redelivered);
+}
+
+/// Messages put back together keep their order.
+pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b", "c", "d", "e"]).await;
+    let consumer = subscribe(rig, QUEUE, 3).await;
+    let held = receive(consumer.as_ref(), 3).await;
+    within("nack", consumer.nack(&tags(&held), Requeue::Yes)).await.unwrap();
+    within("close", consumer.close()).await.unwrap();
+    let all = drain(rig, QUEUE, 5).await;
+    assert_eq!(ids(&all), ["a", "b", "c", "d", "e"]);
+    let marked: Vec<_> = all.iter().map(|delivery| delivery.redelivered).collect();
+    assert_eq!(marked, [true, true, true, false, false], "only those that were delivered before are marked");
+}
+
+/// A message put back is for any consumer.
+pub async fn a_requeued_message_may_come_to_another_consumer(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b"]).await;
+    let one = subscribe(rig, QUEUE, 2).await;
+    let held = receive(one.as_ref(), 2).await;
+    let two = subscribe(rig, QUEUE, 2).await;
+    let first = tags(&held[..1]);
+    let (got, nacked) = tokio::join!(next(two.as_ref()), within("nack", one.nack(&first, Requeue::Yes)));
+    nacked.unwrap();
+    assert_eq!(ids(&got), ["a"]);
+    assert!(got[0].redelivered);
+}
+
+/// A message that is rejected is dropped where the queue names no key for it.
+pub async fn a_rejected_message_is_dropped_where_the_queue_says_nothing(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b"]).await;
+    let consumer = subscribe(rig, QUEUE, 5).await;
+    let held = receive(consumer.as_ref(), 2).await;
+    within("nack", consumer.nack(&tags(&held[..1]), Requeue::No)).await.unwrap();
+    settles_at(rig, QUEUE, 0, 1).await;
+    within("close", consumer.close()).await.unwrap();
+    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["b"]);
+}
+
+/// What is nacked makes room within the prefetch like what is acked.
+pub async fn a_rejected_message_makes_room(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    publish(rig, &["a", "b"]).await;
+    let consumer = subscribe(rig, QUEUE, 1).await;
+    let held = receive(consumer.as_ref(), 1).await;
+    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["b"]);
+}
