@@ -103,6 +103,12 @@ impl World {
         let _ = chaos.await;
         self.faults.heal();
         self.broker.set_reachable(true);
+        for slot in 0..self.processes.len() {
+            // The chaos may have ended between a crash and the start after it.
+            if self.app(slot).tx.tasks.is_killed() {
+                self.restart(slot);
+            }
+        }
         let app = self.app(0);
         let rest = tokio::time::Instant::now() + QUIET_WITHIN;
         let open = loop {

@@ -58,27 +58,30 @@ impl Relay {
 
     async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         let timeout = self.app.rules.pending_timeout;
-        let mut window = Vec::with_capacity(ready.len());
+        let (mut window, mut sent) = (Vec::with_capacity(ready.len()), Vec::with_capacity(ready.len()));
         for row in ready {
             match outgoing(row, timeout) {
-                Ok(message) => window.push(message),
+                Ok(message) => {
+                    window.push(message);
+                    sent.push(*row);
+                }
                 Err(why) => results.failed.push(self.charged(row, &why)),
             }
         }
         if window.is_empty() {
             return;
         }
-        let rows: BTreeMap<&EventId, &OutboxRow> = ready.iter().map(|row| (&row.event_id, *row)).collect();
+        let rows: BTreeMap<&EventId, &OutboxRow> = sent.iter().map(|row| (&row.event_id, *row)).collect();
         match self.publish(window).await {
             Ok(outcomes) => self.sort(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
                 warn!(%what, "[OutboxRelay] the broker refused a window; publishing it one by one");
-                self.publish_singly(ready, results).await;
+                self.publish_singly(&sent, results).await;
             }
             Err(gone @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-                warn!(error = %gone, "[OutboxRelay] the broker is away; {} events wait", ready.len());
+                warn!(error = %gone, "[OutboxRelay] the broker is away; {} events wait", sent.len());
                 results.broker_away = true;
-                results.failed.extend(ready.iter().filter_map(|row| self.waiting(row, &gone.to_string())));
+                results.failed.extend(sent.iter().filter_map(|row| self.waiting(row, &gone.to_string())));
             }
         }
     }

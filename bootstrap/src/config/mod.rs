@@ -103,7 +103,8 @@ impl Config {
             gateway_secret: gateway_secret(&reader)?,
             rules: Rules {
                 pending_timeout: pending_timeout(&reader)?,
-                max_retry_count: relay.retry.attempts(),
+                // The first attempt is no retry.
+                max_retry_count: relay.retry.attempts().saturating_sub(1),
             },
             settings: Settings { relay, consumer: consumer(&reader)?, timeout: timeout(&reader)? },
             log: log(&reader)?,

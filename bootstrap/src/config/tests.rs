@@ -45,7 +45,7 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(debug(&config.settings.consumer), debug(&ConsumerSettings::default()));
     assert_eq!(debug(&config.settings.timeout), debug(&TimeoutSettings::default()));
     assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
-    assert_eq!(config.rules.max_retry_count, 4);
+    assert_eq!(config.rules.max_retry_count, 3);
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.database.to_str(), Some("handover.db"));
     assert_eq!(config.broker, BrokerChoice::Database);
@@ -94,7 +94,7 @@ fn a_later_layer_replaces_an_inline_table_whole() {
     };
     assert_eq!((base.as_secs(), cap.as_secs(), max_attempts.get()), (2, 10, 5));
     assert_eq!(jitter, Jitter::percent(20).unwrap());
-    assert_eq!(config.rules.max_retry_count, 5);
+    assert_eq!(config.rules.max_retry_count, 4);
     assert_eq!(config.settings.consumer.prefetch.get(), 3);
 }
 

@@ -1,5 +1,6 @@
 //! Payments and the gateway's callback.
 
+use handover_http::{BadSecret, CallbackVerifier};
 use serde_json::json;
 
 use crate::client::system_now;
@@ -111,4 +112,20 @@ async fn every_wrong_field_of_a_callback_is_named() {
     for (body, fields) in cases {
         assert_eq!(world.callback(body).await.expect(400, "A0400").wrong_fields(), fields, "{body}");
     }
+}
+
+#[test]
+fn a_secret_that_is_missing_short_long_or_no_base64_is_refused() {
+    let long = format!("whsec_{}", "a".repeat(88));
+    for secret in [
+        "",
+        "whsec_",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_AAAA",
+        "whsec_!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!",
+        &long,
+    ] {
+        assert_eq!(CallbackVerifier::new(secret).err(), Some(BadSecret), "{secret}");
+    }
+    assert!(CallbackVerifier::new(&format!("whsec_{}", "a1".repeat(32))).is_ok());
 }

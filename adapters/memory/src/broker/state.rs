@@ -157,8 +157,7 @@ impl State {
     fn bury(&mut self, queue: &str, dead: Stored, now: DateTime<Utc>) {
         let key = self.queues.get(queue).and_then(|queue| queue.spec.dead_letter_key.clone());
         if let Some(key) = key {
-            let died_in = Some(queue.to_owned());
-            self.route(&key, Stored { redelivered: false, died_in, expires_at: None, ..dead }, now);
+            self.route(&key, Stored { redelivered: false, expires_at: None, ..dead }, now);
         }
     }
 
@@ -236,6 +235,8 @@ impl State {
                 Settlement::Nack(Requeue::No) => {
                     // A rejection is somebody's will, so that a cycle through it ends when they want.
                     stored.expired_in.clear();
+                    // Only here: what expires dies at nobody's consumer.
+                    stored.died_in = Some(name.clone());
                     self.bury(&name, stored, now);
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::{MOST_POLLS, cut_after, within};
 use super::{
     BrokerRig, KEY, QUEUE, ack, declare, declare_one, ids, next, publish, publish_as, queue, receive,
-    stays_empty, stays_pending, subscribe,
+    settles_at, stays_empty, stays_pending, subscribe, tags,
 };
 use crate::samples::outgoing;
 

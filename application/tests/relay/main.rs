@@ -1,0 +1,28 @@
+//! The relay: what becomes of a row, in which order rows go, and who may publish them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on panics")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod carrier;
+mod messages;
+mod order;
+mod outages;
+mod outcomes;
+mod ownership;
+mod windows;
+
+use handover_application::RelaySettings;
+use handover_application::ports::Broker;
+
+use support::{Process, World};
+
+/// A deployment with one process whose relay runs on this broker.
+async fn relay_on(broker: std::sync::Arc<dyn Broker>, settings: RelaySettings) -> (World, Process) {
+    let world = World::new().await;
+    let process = world.process_on(broker);
+    process.start_relay("relay-1", settings);
+    support::pass(support::millis(1)).await;
+    (world, process)
+}

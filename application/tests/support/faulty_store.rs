@@ -1,0 +1,207 @@
+//! A process's way to the store that a test can cut: away for a while, or commits whose answer is lost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+use handover_domain::*;
+
+/// What happens to one commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommitFault {
+    /// Nothing.
+    None,
+    /// It is committed, and its answer is lost.
+    AnswerLost,
+    /// It is not committed, and nobody can tell.
+    Lost,
+    /// The database asks to try again.
+    Transient,
+    /// The database goes away, for good.
+    GoesAway,
+}
+
+/// The switches of one process's way to the store.
+#[derive(Clone, Default)]
+pub(crate) struct StoreFaults(Arc<Mutex<Switches>>);
+
+#[derive(Default)]
+struct Switches {
+    away: bool,
+    commits: VecDeque<CommitFault>,
+    begun: u64,
+    asked: u64,
+}
+
+impl StoreFaults {
+    /// Cuts or mends the way to the store: nothing new can begin.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.switches().away = away;
+    }
+
+    /// What the next commits meet, in order; those after them are fine.
+    pub(crate) fn next_commits(&self, faults: impl IntoIterator<Item = CommitFault>) {
+        self.switches().commits.extend(faults);
+    }
+
+    /// How many units have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.switches().begun
+    }
+
+    /// How often anything was asked of the store, also while it was away.
+    pub(crate) fn asked(&self) -> u64 {
+        self.switches().asked
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.switches().asked += 1;
+        if self.switches().away { Err(StoreError::Unavailable("no connection".into())) } else { Ok(()) }
+    }
+
+    fn switches(&self) -> MutexGuard<'_, Switches> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct FaultyStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) faults: StoreFaults,
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        self.faults.check()?;
+        self.faults.switches().begun += 1;
+        Ok(Box::new(FaultyUnit { inner: self.inner.begin().await?, faults: self.faults.clone() }))
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.faults.check()?;
+        self.inner.view().await
+    }
+}
+
+struct FaultyUnit {
+    inner: Box<dyn UnitOfWork>,
+    faults: StoreFaults,
+}
+
+#[async_trait]
+impl UnitOfWork for FaultyUnit {
+    async fn commit(self: Box<Self>) -> Result<(), StoreError> {
+        self.faults.check()?;
+        let fault = self.faults.switches().commits.pop_front().unwrap_or(CommitFault::None);
+        match fault {
+            CommitFault::None => self.inner.commit().await,
+            CommitFault::AnswerLost => {
+                self.inner.commit().await?;
+                Err(StoreError::CommitUnknown("the connection was lost in COMMIT".into()))
+            }
+            CommitFault::Lost => Err(StoreError::CommitUnknown("the connection was lost in COMMIT".into())),
+            CommitFault::Transient => Err(StoreError::Transient("serialization failure".into())),
+            CommitFault::GoesAway => {
+                self.faults.set_away(true);
+                Err(StoreError::Unavailable("no connection".into()))
+            }
+        }
+    }
+}
+
+/// Hands every method of a port to the unit inside.
+macro_rules! passes_on {
+    ($port:ident { $(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)* }) => {
+        #[async_trait]
+        impl $port for FaultyUnit {
+            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$out, StoreError> {
+                self.inner.$name($($arg),*).await
+            })*
+        }
+    };
+}
+
+passes_on!(ProductQueries {
+    fn product_by_id(tenant: TenantId, id: ProductId) -> Option<Product>;
+    fn products_page(tenant: TenantId, status: Option<ProductStatus>, before: Option<ProductId>, limit: u32) -> Vec<Product>;
+});
+passes_on!(ProductRepo {
+    fn insert_product(product: &Product) -> ();
+    fn advance_product(after: &Product) -> Changed;
+});
+passes_on!(OrderQueries {
+    fn order_by_id(tenant: TenantId, id: OrderId) -> Option<Order>;
+    fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
+    fn orders_page(tenant: TenantId, user: UserId, side: OrderSide, status: Option<OrderStatus>, before: Option<OrderId>, limit: u32) -> Vec<Order>;
+    fn orders_overdue(created_by: DateTime<Utc>, limit: u32) -> Vec<(TenantId, OrderId)>;
+});
+passes_on!(OrderRepo {
+    fn insert_order(order: &Order) -> ();
+    fn advance_order(after: &Order) -> Changed;
+});
+passes_on!(PaymentQueries {
+    fn payment_by_id(id: PaymentId) -> Option<Payment>;
+    fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
+});
+passes_on!(PaymentRepo {
+    fn insert_payment(payment: &Payment) -> ();
+    fn advance_payment(after: &Payment) -> Changed;
+});
+passes_on!(OutboxQueries {
+    fn outbox_due(partitions: PartitionSet, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
+    fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
+    fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+});
+passes_on!(OutboxRepo {
+    fn append(events: &[NewEvent]) -> ();
+    fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet;
+    fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64;
+    fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64;
+});
+passes_on!(ConsumeQueries {
+    fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
+    fn unapplied(consumer: &str, types: &[EventType], since: DateTime<Utc>, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
+    fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
+    fn unseen(consumer: &str, types: &[EventType], since: DateTime<Utc>, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>;
+    fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
+});
+passes_on!(ConsumeLog {
+    fn record(consumptions: &[Consumption]) -> ();
+    fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
+    fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
+});
+passes_on!(DeadLetterQueries {
+    fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
+    fn dead_letters(queue: Option<&str>, limit: u32) -> Vec<DeadLetter>;
+});
+passes_on!(DeadLetterRepo {
+    fn park(letters: &[DeadLetter]) -> ();
+});
+passes_on!(EffectQueries {
+    fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
+    fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
+    fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
+});
+passes_on!(EffectRepo {
+    fn change_listings(changes: &[ListingChange]) -> ();
+    fn open_shipments(tasks: &[NewShipmentTask]) -> ();
+});
+passes_on!(LeaseQueries {
+    fn database_now() -> DateTime<Utc>;
+    fn live_relays() -> Vec<RelayId>;
+    fn partition_leases() -> Vec<PartitionLease>;
+});
+passes_on!(LeaseRepo {
+    fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
+    fn forget_relay(relay: &RelayId) -> ();
+    fn take_partition(relay: &RelayId, partition: Partition, seen_epoch: i64, for_ms: u32) -> Changed;
+    fn renew_partitions(relay: &RelayId, holds: &[PartitionHold], for_ms: u32) -> Vec<PartitionHold>;
+    fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
+    fn end_all_leases() -> ();
+});
+passes_on!(IdBlocks {
+    fn take_id_block(kind: IdKind, size: u32) -> i64;
+});
