@@ -93,7 +93,8 @@ impl Api {
 
     async fn post(&self, user: i64, path: &str, body: Value) -> Result<Answer, Lost> {
         let key = format!("key-{:016x}", rand_like());
-        let request = self.http.post(self.url(path)).bearer_auth(self.token(user)).header("X-Idempotency-Key", key);
+        let request =
+            self.http.post(self.url(path)).bearer_auth(self.token(user)).header("X-Idempotency-Key", key);
         self.send(request.json(&body)).await
     }
 

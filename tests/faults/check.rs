@@ -107,10 +107,15 @@ impl Books {
 
     /// The first column of every row, as text.
     async fn rows(&self, sql: &str) -> Result<Vec<String>, Fault> {
-        let rows = sqlx::query(AssertSqlSafe(format!("SELECT CAST(x AS TEXT) FROM (SELECT NULL AS x WHERE 0 UNION ALL SELECT * FROM ({sql}))")))
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(rows.iter().map(|row| row.try_get::<Option<String>, _>(0).map(Option::unwrap_or_default)).collect::<Result<_, _>>()?)
+        let rows = sqlx::query(AssertSqlSafe(format!(
+            "SELECT CAST(x AS TEXT) FROM (SELECT NULL AS x WHERE 0 UNION ALL SELECT * FROM ({sql}))"
+        )))
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows
+            .iter()
+            .map(|row| row.try_get::<Option<String>, _>(0).map(Option::unwrap_or_default))
+            .collect::<Result<_, _>>()?)
     }
 
     /// A number.
@@ -122,9 +127,15 @@ impl Books {
     pub(crate) async fn unrest(&self) -> Result<Vec<String>, Fault> {
         let mut unrest = Vec::new();
         for (what, sql) in [
-            ("to publish", "SELECT event_type || ' ' || status FROM outbox_events WHERE status IN ('NEW', 'RETRY')"),
-            ("to settle", "SELECT consumer || ' ' || status FROM event_consume_log
-                WHERE status NOT IN ('SUCCESS', 'DEAD')"),
+            (
+                "to publish",
+                "SELECT event_type || ' ' || status FROM outbox_events WHERE status IN ('NEW', 'RETRY')",
+            ),
+            (
+                "to settle",
+                "SELECT consumer || ' ' || status FROM event_consume_log
+                WHERE status NOT IN ('SUCCESS', 'DEAD')",
+            ),
             ("queued", "SELECT queue FROM broker_messages WHERE queue NOT LIKE 'order.timeout.delay.queue%'"),
             ("unpaid", "SELECT id FROM orders WHERE status = 'pending'"),
         ] {
@@ -183,7 +194,10 @@ impl Books {
             Step::Completed => status == "completed",
             Step::Cancelled => status == "cancelled",
         };
-        assert!(kept, "order {order} was acknowledged as {step:?} and is {status} (refund due: {refund_due:?})");
+        assert!(
+            kept,
+            "order {order} was acknowledged as {step:?} and is {status} (refund due: {refund_due:?})"
+        );
     }
 
     /// For a person: what the database holds.

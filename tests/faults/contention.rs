@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::api::{Answer, Api};
 use crate::check::Books;
-use crate::{beside_others, fresh};
 use crate::ledger::{Ledger, Step};
+use crate::{beside_others, fresh};
 
 const SELLER: i64 = 1_000;
 

@@ -27,7 +27,8 @@ fn shown(values: &mut [Duration]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_50_orders_a_second_effects_follow_their_commit_at_once() {
     let _turn = alone().await;
-    let (seconds, promised) = if long() { (60, Duration::from_millis(100)) } else { (8, Duration::from_millis(1_000)) };
+    let (seconds, promised) =
+        if long() { (60, Duration::from_millis(100)) } else { (8, Duration::from_millis(1_000)) };
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -159,7 +160,8 @@ async fn worked_off(server: &Server, books: &Books, events: i64) -> (Duration, (
     let within = Duration::from_secs(if long() { 300 } else { 120 });
     let (mut early, mut most) = (None, 0);
     loop {
-        let effects = books.number("SELECT (SELECT count(*) FROM listing_changes) + (SELECT count(*) FROM shipments)");
+        let effects =
+            books.number("SELECT (SELECT count(*) FROM listing_changes) + (SELECT count(*) FROM shipments)");
         let effects = effects.await;
         let memory = server.anonymous_kib().unwrap();
         most = most.max(memory);

@@ -43,7 +43,11 @@ async fn kills_at_random_moments_lose_nothing_and_double_nothing() {
     println!("{kills} kills, ready again after {slowest:?} at most: {}", ledger.summary());
     println!("  in the database: {}", books.summary().await);
     books.balance(&ledger).await;
-    assert!(ledger.orders().len() > 20 * kills, "the load was too thin to prove anything: {}", ledger.summary());
+    assert!(
+        ledger.orders().len() > 20 * kills,
+        "the load was too thin to prove anything: {}",
+        ledger.summary()
+    );
     assert!(slowest < READY_AGAIN_WITHIN, "{slowest:?}");
     assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
     let (status, _) = server.terminate(Duration::from_secs(10)).unwrap();

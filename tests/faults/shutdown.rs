@@ -51,7 +51,10 @@ async fn given_back(launch: &handover_tests::process::Launch) {
         ("relays are still registered", "SELECT count(*) FROM relays"),
         ("subscriptions are still open", "SELECT count(*) FROM broker_sessions"),
         ("deliveries are still claimed", "SELECT count(*) FROM broker_messages WHERE session_id IS NOT NULL"),
-        ("events are still being processed", "SELECT count(*) FROM event_consume_log WHERE status = 'PROCESSING'"),
+        (
+            "events are still being processed",
+            "SELECT count(*) FROM event_consume_log WHERE status = 'PROCESSING'",
+        ),
     ] {
         assert_eq!(books.number(sql).await, 0, "{what}");
     }

@@ -14,7 +14,10 @@ async fn a_second_process_on_the_same_database_is_refused_and_the_first_goes_on(
     let server = launch.start().unwrap();
     let (code, _, stderr) = launch.run(&["serve", "--listen", "127.0.0.1:0"]).unwrap();
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains(&format!("another process serves handover.db (process {})", server.id())), "{stderr}");
+    assert!(
+        stderr.contains(&format!("another process serves handover.db (process {})", server.id())),
+        "{stderr}"
+    );
     assert!(stderr.contains("why:") && stderr.contains("do:"), "{stderr}");
     let (code, _, stderr) = launch.run(&["migrate"]).unwrap();
     assert_eq!(code, Some(1), "{stderr}");
@@ -59,9 +62,23 @@ async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
     refused(&launch, &["serve", "--database", "mysql://root@db/shop"], 2, "later version");
     refused(&launch.clone().set("HANDOVER_OUTBOX__BACTH", "1"), &["serve"], 2, "HANDOVER_OUTBOX__BATCH?");
     refused(&launch.clone().set("HANDOVER_CONSUMER__PREFETCH", "0"), &["serve"], 2, "consumer.prefetch");
-    refused(&launch, &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://missing/a.db"], 1, "missing/a.db-lock");
-    std::fs::write(folder.path().join("noise.db"), "no database at all, but long enough to be read as one".repeat(99)).unwrap();
-    refused(&launch, &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://noise.db"], 1, "noise.db cannot be used");
+    refused(
+        &launch,
+        &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://missing/a.db"],
+        1,
+        "missing/a.db-lock",
+    );
+    std::fs::write(
+        folder.path().join("noise.db"),
+        "no database at all, but long enough to be read as one".repeat(99),
+    )
+    .unwrap();
+    refused(
+        &launch,
+        &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://noise.db"],
+        1,
+        "noise.db cannot be used",
+    );
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();
     refused(&launch, &["serve", "--listen", &address], 1, &format!("cannot listen on {address}"));

@@ -81,9 +81,10 @@ async fn the_sweep_closes_an_unpaid_order_whose_message_is_lost() {
     let (api, books) = (Api::of(&server), Books::open(&launch.database()).await);
     let order = order(&api).await;
     eventually(Duration::from_secs(2), async || {
-        let deleted = sqlx::query("DELETE FROM broker_messages WHERE queue LIKE 'order.timeout.delay.queue%'")
-            .execute(books.pool())
-            .await?;
+        let deleted =
+            sqlx::query("DELETE FROM broker_messages WHERE queue LIKE 'order.timeout.delay.queue%'")
+                .execute(books.pool())
+                .await?;
         if deleted.rows_affected() == 1 { Ok(()) } else { Err("the message is not there yet".into()) }
     })
     .await;

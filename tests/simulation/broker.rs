@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue, Store,
-    Subscription,
+    Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
+    Store, Subscription,
 };
 use handover_application::topology::Topology;
 
@@ -61,7 +61,13 @@ impl FaultyBroker {
     }
 
     async fn publish_one(&self, outgoing: Outgoing) -> Result<PublishOutcome, BrokerError> {
-        let copy = || Outgoing::new(outgoing.event_id().clone(), outgoing.routing_key().to_owned(), outgoing.message().clone());
+        let copy = || {
+            Outgoing::new(
+                outgoing.event_id().clone(),
+                outgoing.routing_key().to_owned(),
+                outgoing.message().clone(),
+            )
+        };
         match self.fate() {
             Fate::Publish => self.send(outgoing).await,
             Fate::Nack => Ok(outgoing.nacked("the disk is full")),
@@ -117,7 +123,9 @@ impl Broker for FaultyBroker {
                 claimed.confirmed()
             } else {
                 match self.publish_one(outgoing).await? {
-                    PublishOutcome::Returned { .. } if self.faults.is(Mutant::IgnoreReturns) => claimed.confirmed(),
+                    PublishOutcome::Returned { .. } if self.faults.is(Mutant::IgnoreReturns) => {
+                        claimed.confirmed()
+                    }
                     outcome => outcome,
                 }
             };
@@ -127,7 +135,11 @@ impl Broker for FaultyBroker {
         Ok(outcomes)
     }
 
-    async fn subscribe(&self, queue: &str, prefetch: NonZeroU16) -> Result<Box<dyn Subscription>, BrokerError> {
+    async fn subscribe(
+        &self,
+        queue: &str,
+        prefetch: NonZeroU16,
+    ) -> Result<Box<dyn Subscription>, BrokerError> {
         self.faults.delay().await;
         let inner = self.inner.subscribe(queue, prefetch).await?;
         let broker = self.clone();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use handover_domain::EventId;
+use handover_domain::{EventId, OrderId};
 
 use super::chance::Dice;
 use super::mutants::Mutant;
@@ -32,6 +32,8 @@ pub struct Rates {
     pub broker_outage: bool,
     pub unroutable_burst: bool,
     pub hang_up: u64,
+    pub poison: bool,
+    pub garbage: bool,
 }
 
 impl Rates {
@@ -43,12 +45,12 @@ impl Rates {
             store_transient: often(15),
             commit_lost: often(15),
             commit_unknown: often(30),
-            statement_refused: often(3),
+            statement_refused: often(5),
             slow: often(30),
             stall: often(6),
             confirm_lost: often(50),
             publish_lost: often(40),
-            nacked: often(20),
+            nacked: often(60),
             doubled: often(80),
             dropped_after_confirm: often(20),
             late: often(60),
@@ -58,6 +60,8 @@ impl Rates {
             broker_outage: dice.permille(300),
             unroutable_burst: dice.permille(300),
             hang_up: often(100),
+            poison: dice.permille(300),
+            garbage: dice.permille(300),
         }
     }
 }
@@ -79,6 +83,8 @@ struct Seen {
     story: Vec<String>,
     violations: Vec<String>,
     confirmed: BTreeSet<EventId>,
+    garbage: Vec<String>,
+    reached: BTreeSet<&'static str>,
 }
 
 impl Faults {
@@ -154,6 +160,29 @@ impl Faults {
 
     pub fn violations(&self) -> Vec<String> {
         self.seen().violations.clone()
+    }
+
+    /// Whether no consumer can apply events of this order, as long as the chaos lasts.
+    pub fn is_poisoned(&self, order: OrderId) -> bool {
+        self.rates.poison && !self.is_healed() && order.get() % 4 == 0
+    }
+
+    /// Something that is no event of ours was put into a queue; it has to end up where a person sees it.
+    pub fn add_garbage(&self, body: &str) {
+        self.seen().garbage.push(body.to_owned());
+    }
+
+    pub fn garbage(&self) -> Vec<String> {
+        self.seen().garbage.clone()
+    }
+
+    /// A place where it hurts was reached.
+    pub fn reach(&self, place: &'static str) {
+        self.seen().reached.insert(place);
+    }
+
+    pub fn reached(&self) -> BTreeSet<&'static str> {
+        self.seen().reached.clone()
     }
 
     /// The broker has said that it has this event, in a queue.

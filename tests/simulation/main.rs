@@ -20,6 +20,7 @@ mod oracle;
 mod store;
 mod world;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -92,7 +93,31 @@ fn a_seed_is_the_same_run_every_time() {
 fn every_planted_fault_is_found() {
     for mutant in Mutant::ALL {
         let (failure, _) = first_failure(0..MUTANT_SEEDS, Some(mutant));
-        let (seed, violations) = failure.unwrap_or_else(|| panic!("{mutant:?} was not found in {MUTANT_SEEDS} seeds"));
+        let (seed, violations) =
+            failure.unwrap_or_else(|| panic!("{mutant:?} was not found in {MUTANT_SEEDS} seeds"));
         println!("{mutant:?}: seed {seed}: {}", violations.first().cloned().unwrap_or_default());
     }
+}
+
+#[test]
+fn the_runs_go_where_it_hurts() {
+    let mut reached = BTreeSet::new();
+    for seed in 0..MUTANT_SEEDS {
+        reached.extend(world::run(seed, None).reached);
+    }
+    let wanted = [
+        "a FAILED event",
+        "a completed order",
+        "a crash",
+        "a dead letter",
+        "a partition lost in the middle of a window",
+        "a payment that came too late",
+        "a publish after a failed one",
+        "an attempt after a failed or unfinished one",
+        "an event that waits for an earlier one",
+        "an order closed by its deadline",
+        "an outage of the broker",
+    ];
+    let missing: Vec<&str> = wanted.into_iter().filter(|place| !reached.contains(place)).collect();
+    assert!(missing.is_empty(), "{MUTANT_SEEDS} seeds never reached {missing:?}");
 }

@@ -10,12 +10,53 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::clients::{Journal, Told};
+use super::faults::Faults;
 
 const TENANT: TenantId = TenantId::DEFAULT;
 const ALL: u32 = 100_000;
 
+/// What a run got to, so that a test can tell whether the runs go where it hurts.
+pub async fn reached(store: &Arc<dyn Store>, app: &App) -> Result<BTreeSet<&'static str>, StoreError> {
+    let mut reached = BTreeSet::new();
+    let mut view = store.view().await?;
+    if !view.dead_letters(None, 1).await?.is_empty() {
+        reached.insert("a dead letter");
+    }
+    for row in view.outbox_page(&OutboxFilter::default(), None, ALL).await? {
+        if row.status == OutboxStatus::Failed {
+            reached.insert("a FAILED event");
+        }
+        if row.retry_count > 0 {
+            reached.insert("a publish after a failed one");
+        }
+        if row.payload.contains("\"reason\":\"timeout\"") {
+            reached.insert("an order closed by its deadline");
+        }
+        if row.payload.contains("\"newStatus\":\"completed\"") {
+            reached.insert("a completed order");
+        }
+        for subscriber in standard(app) {
+            let record = view.consumption(subscriber.handler.name(), &row.event_id).await?;
+            if record.is_some_and(|record| record.attempts > 1) {
+                reached.insert("an attempt after a failed or unfinished one");
+            }
+        }
+        if row.event_type == "PAYMENT_SUCCEEDED"
+            && let Ok(id) = PaymentId::try_from(row.aggregate.id)
+            && view.payment_by_id(id).await?.is_some_and(|payment| payment.refund_due)
+        {
+            reached.insert("a payment that came too late");
+        }
+    }
+    Ok(reached)
+}
+
 /// What is still on its way; empty means quiet.
-pub async fn unsettled(store: &Arc<dyn Store>, broker: &Arc<dyn Broker>, app: &App) -> Result<Vec<String>, StoreError> {
+pub async fn unsettled(
+    store: &Arc<dyn Store>,
+    broker: &Arc<dyn Broker>,
+    app: &App,
+) -> Result<Vec<String>, StoreError> {
     let mut open = Vec::new();
     let mut view = store.view().await?;
     let rows = view.outbox_page(&OutboxFilter::default(), None, ALL).await?;
@@ -41,7 +82,10 @@ pub async fn unsettled(store: &Arc<dyn Store>, broker: &Arc<dyn Broker>, app: &A
     }
     for queue in broker.queues().await.unwrap_or_default() {
         if queue.unacked > 0 || queue.ready > 0 {
-            open.push(format!("queue {} has {} ready and {} unacked", queue.name, queue.ready, queue.unacked));
+            open.push(format!(
+                "queue {} has {} ready and {} unacked",
+                queue.name, queue.ready, queue.unacked
+            ));
         }
     }
     Ok(open)
@@ -52,13 +96,22 @@ pub async fn violations(
     store: &Arc<dyn Store>,
     app: &App,
     journal: &Journal,
-    confirmed: &BTreeSet<EventId>,
+    faults: &Faults,
 ) -> Result<Vec<String>, StoreError> {
     let mut broken = Vec::new();
     let mut view = store.view().await?;
     let mut rows = view.outbox_page(&OutboxFilter::default(), None, ALL).await?;
     rows.sort_by_key(|row| row.id);
-    for row in rows.iter().filter(|row| row.status == OutboxStatus::Sent && !confirmed.contains(&row.event_id)) {
+    let letters = view.dead_letters(None, ALL).await?;
+    for body in faults.garbage() {
+        if !letters.iter().any(|letter| letter.body == body) {
+            broken.push(format!("nobody sees the stray message {body}"));
+        }
+    }
+    let confirmed = faults.confirmed();
+    for row in
+        rows.iter().filter(|row| row.status == OutboxStatus::Sent && !confirmed.contains(&row.event_id))
+    {
         broken.push(format!("{} {} is SENT and no broker ever confirmed it", row.event_type, row.event_id));
     }
     let mut of_order: BTreeMap<i64, Vec<&OutboxRow>> = BTreeMap::new();
@@ -182,13 +235,17 @@ async fn check_told(
 ) -> Result<(), StoreError> {
     let has = |order: &OrderId, wanted: &str| {
         of_order.get(&order.get()).is_some_and(|rows| {
-            rows.iter().any(|row| row.event_type == wanted || row.payload.contains(&format!("\"newStatus\":\"{wanted}\"")))
+            rows.iter().any(|row| {
+                row.event_type == wanted || row.payload.contains(&format!("\"newStatus\":\"{wanted}\""))
+            })
         })
     };
     for told in journal.told() {
         let holds = match &told {
             Told::Placed(id) => view.order_by_id(TENANT, *id).await?.is_some() && has(id, "ORDER_CREATED"),
-            Told::Paid(id) => view.payment_by_id(*id).await?.is_some_and(|p| p.status == PaymentStatus::Success),
+            Told::Paid(id) => {
+                view.payment_by_id(*id).await?.is_some_and(|p| p.status == PaymentStatus::Success)
+            }
             Told::Reached(id, status) => has(
                 id,
                 match status {

@@ -24,7 +24,13 @@ impl Store for FaultyStore {
             return Err(StoreError::Unavailable("no connection".into()));
         }
         let inner = self.inner.begin().await?;
-        Ok(Box::new(Faulty { inner, faults: self.faults.clone(), after_commit: Vec::new(), stale: None, store: Arc::clone(&self.inner) }))
+        Ok(Box::new(Faulty {
+            inner,
+            faults: self.faults.clone(),
+            after_commit: Vec::new(),
+            stale: None,
+            store: Arc::clone(&self.inner),
+        }))
     }
 
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
@@ -33,7 +39,13 @@ impl Store for FaultyStore {
             return Err(StoreError::Unavailable("no connection".into()));
         }
         let inner = self.inner.view().await?;
-        Ok(Box::new(Faulty { inner, faults: self.faults.clone(), after_commit: Vec::new(), stale: None, store: Arc::clone(&self.inner) }))
+        Ok(Box::new(Faulty {
+            inner,
+            faults: self.faults.clone(),
+            after_commit: Vec::new(),
+            stale: None,
+            store: Arc::clone(&self.inner),
+        }))
     }
 }
 
@@ -117,10 +129,6 @@ passes_on! { impl EffectQueries for View {
     fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
     fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
 } }
-passes_on! { impl EffectRepo for UnitOfWork {
-    fn change_listings(changes: &[ListingChange]) -> ();
-    fn open_shipments(tasks: &[NewShipmentTask]) -> ();
-} }
 passes_on! { impl LeaseQueries for View {
     fn database_now() -> DateTime<Utc>;
     fn live_relays() -> Vec<RelayId>;
@@ -140,7 +148,11 @@ passes_on! { impl IdBlocks for UnitOfWork {
 
 #[async_trait]
 impl<I: View + ?Sized> ConsumeQueries for Faulty<I> {
-    async fn consumption(&mut self, consumer: &str, event: &EventId) -> Result<Option<ConsumeRecord>, StoreError> {
+    async fn consumption(
+        &mut self,
+        consumer: &str,
+        event: &EventId,
+    ) -> Result<Option<ConsumeRecord>, StoreError> {
         self.statement()?;
         self.inner.consumption(consumer, event).await
     }
@@ -184,9 +196,28 @@ impl<I: View + ?Sized> ConsumeQueries for Faulty<I> {
         self.inner.unseen(consumer, types, since, after, until, limit).await
     }
 
-    async fn consumer_subscription(&mut self, consumer: &str) -> Result<Option<ConsumerSubscription>, StoreError> {
+    async fn consumer_subscription(
+        &mut self,
+        consumer: &str,
+    ) -> Result<Option<ConsumerSubscription>, StoreError> {
         self.statement()?;
         self.inner.consumer_subscription(consumer).await
+    }
+}
+
+#[async_trait]
+impl<I: UnitOfWork + ?Sized> EffectRepo for Faulty<I> {
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        self.statement()?;
+        if changes.iter().any(|change| self.faults.is_poisoned(change.order)) {
+            return Err(StoreError::Backend("value out of range".into()));
+        }
+        self.inner.change_listings(changes).await
+    }
+
+    async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
+        self.statement()?;
+        self.inner.open_shipments(tasks).await
     }
 }
 
@@ -194,6 +225,9 @@ impl<I: View + ?Sized> ConsumeQueries for Faulty<I> {
 impl<I: UnitOfWork + ?Sized> ConsumeLog for Faulty<I> {
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         self.statement()?;
+        if consumptions.iter().any(|consumption| consumption.status == ConsumeStatus::Waiting) {
+            self.faults.reach("an event that waits for an earlier one");
+        }
         if self.faults.is(Mutant::DedupeOutsideTransaction) {
             self.after_commit.extend_from_slice(consumptions);
             return Ok(());
@@ -226,6 +260,9 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
     async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
         self.statement()?;
         let ours = self.inner.fence(owner, holds).await?;
+        if holds.iter().any(|hold| !ours.contains(hold.partition)) {
+            self.faults.reach("a partition lost in the middle of a window");
+        }
         let claimed = if self.faults.is(Mutant::NoEpochCheck) {
             holds.iter().map(|hold| hold.partition).collect()
         } else {
@@ -235,7 +272,9 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
         let leases = self.inner.partition_leases().await?;
         let is_owned = |hold: &PartitionHold| {
             leases.iter().any(|lease| {
-                lease.partition == hold.partition && lease.owner.as_ref() == Some(owner) && lease.epoch == hold.epoch
+                lease.partition == hold.partition
+                    && lease.owner.as_ref() == Some(owner)
+                    && lease.epoch == hold.epoch
             })
         };
         let stale = holds.iter().any(|hold| claimed.contains(hold.partition) && !is_owned(hold));

@@ -1,12 +1,13 @@
 //! One run: two processes on one store and one broker, clients, chaos, healing, quiet, and the oracle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover_application::consumers::standard;
-use handover_application::ports::{Broker, Clock, Store};
+use handover_application::ports::{Broker, Clock, Message, Store};
+use handover_application::topology::INVENTORY_QUEUE;
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
 use handover_domain::{Jitter, Money, RetryPolicy, Title};
@@ -28,6 +29,7 @@ const QUIET_WITHIN: Duration = Duration::from_secs(180);
 pub struct Report {
     pub violations: Vec<String>,
     pub events: usize,
+    pub reached: BTreeSet<&'static str>,
     pub story: Vec<String>,
 }
 
@@ -59,8 +61,15 @@ impl World {
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
         let store = MemoryStore::new(Arc::clone(&port), Wake::default());
         let broker = MemoryBroker::new(port);
-        let mut world =
-            World { faults, clock, store, broker, processes: Vec::new(), journal: Journal::default(), consumers: Arc::default() };
+        let mut world = World {
+            faults,
+            clock,
+            store,
+            broker,
+            processes: Vec::new(),
+            journal: Journal::default(),
+            consumers: Arc::default(),
+        };
         let (app, _) = world.process();
         world.consumers = Arc::new(standard(&app).iter().map(|s| (s.queue, s.handler.name())).collect());
         for _ in 0..2 {
@@ -120,16 +129,18 @@ impl World {
         };
         let mut violations: Vec<String> = open.into_iter().map(|what| format!("stuck: {what}")).collect();
         violations.extend(self.faults.violations());
-        let seen = oracle::violations(&plain, &app, &self.journal, &self.faults.confirmed()).await;
+        let seen = oracle::violations(&plain, &app, &self.journal, &self.faults).await;
         violations.extend(seen.expect("the plain store answers"));
         let rows = plain.view().await.expect("the plain store answers");
         let events = count(rows).await;
+        let mut reached = oracle::reached(&plain, &app).await.expect("the plain store answers");
+        reached.extend(self.faults.reached());
         for process in 0..self.processes.len() {
             self.app(process).tx.tasks.kill();
             self.app(process).tx.tasks.ended().await;
         }
         self.faults.note(|| format!("ended with {events} events and {violations:?}"));
-        Report { violations, events, story: self.faults.story() }
+        Report { violations, events, reached, story: self.faults.story() }
     }
 
     /// Products and the first start, before anything goes wrong.
@@ -179,6 +190,7 @@ impl World {
             tokio::time::sleep(self.faults.dice.millis(500..4_000)).await;
             if self.faults.strikes(self.faults.rates.crash) {
                 self.faults.note(|| format!("process {slot} crashes"));
+                self.faults.reach("a crash");
                 let app = self.app(slot);
                 app.tx.tasks.kill();
                 app.tx.tasks.ended().await;
@@ -195,15 +207,36 @@ impl World {
             tokio::time::sleep(dice.millis(1_000..6_000)).await;
             if rates.broker_outage {
                 self.faults.note(|| "the broker goes away".into());
+                self.faults.reach("an outage of the broker");
                 self.broker.set_reachable(false);
                 tokio::time::sleep(dice.millis(200..5_000)).await;
                 self.broker.set_reachable(true);
             }
+            if rates.garbage {
+                self.litter();
+            }
             if rates.unroutable_burst {
                 self.faults.set_unroutable(true);
-                tokio::time::sleep(dice.millis(50..800)).await;
+                tokio::time::sleep(dice.millis(50..3_000)).await;
                 self.faults.set_unroutable(false);
             }
+        }
+    }
+
+    /// Puts something into a queue that is no event of ours.
+    fn litter(&self) {
+        let number = self.faults.dice.below(1_000_000);
+        let bodies = [
+            format!("no JSON at all {number}"),
+            format!("{{\"eventId\":\"stray-{number}\"}}"),
+            format!(
+                "{{\"eventId\":\"stray-{number}\",\"eventType\":\"ORDER_LOST\",\"aggregateType\":\"Order\",\
+                 \"aggregateId\":1,\"occurredAt\":\"2026-02-04T10:30:00Z\",\"traceId\":\"t\",\"payload\":{{}}}}"
+            ),
+        ];
+        if let Some(body) = self.faults.dice.pick(&bodies) {
+            self.faults.add_garbage(body);
+            self.broker.inject(INVENTORY_QUEUE, Message { body: body.clone(), ..Message::default() });
         }
     }
 

@@ -102,13 +102,14 @@ impl Relay {
         let deadline = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(self.settings.probe_cap);
         while Instant::now() < deadline && !self.app.tx.tasks.stopping().is_cancelled() {
-            // The lease is kept through an outage of the broker.
-            let _ = self.ownership.tick_if_due(ownership::Surplus::GiveBack).await;
+            // The lease is kept through an outage of the broker; a store that is away is not asked again at once.
+            let kept = self.ownership.tick_if_due(ownership::Surplus::GiveBack).await;
             let left = deadline.saturating_duration_since(Instant::now());
+            let wait = if kept.is_ok() { left.min(self.ownership.until_tick()) } else { left };
             tokio::select! {
                 biased;
                 () = self.app.tx.tasks.stopping().cancelled() => {}
-                () = self.app.tx.clock.sleep(left.min(self.ownership.until_tick()).max(Duration::from_millis(1))) => {}
+                () = self.app.tx.clock.sleep(wait.max(Duration::from_millis(1))) => {}
             }
         }
     }

@@ -15,7 +15,7 @@ pub async fn an_acked_message_is_gone(rig: &dyn BrokerRig) {
     let consumer = subscribe(rig, QUEUE, 5).await;
     let deliveries = receive(consumer.as_ref(), 3).await;
     ack(consumer.as_ref(), &deliveries[..2]).await;
-    drop(consumer);
+    within("close", consumer.close()).await.unwrap();
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["c"]);
     settles_at(rig, QUEUE, 0, 0).await;
 }

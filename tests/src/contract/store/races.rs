@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::TimeDelta;
 use handover_application::ports::{
@@ -113,9 +114,17 @@ pub async fn of_units_that_change_one_order_exactly_one_does(rig: &dyn StoreRig)
 /// Reading first and writing then does not change that: who reads an old state changes nothing.
 pub async fn of_units_that_read_and_then_change_exactly_one_does(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
-    let outcomes = race(rig, |unit, n| {
+    // Where units run side by side, all of them have read before any writes; a unit that is tried again does not wait.
+    let side_by_side = rig.capabilities().side_by_side;
+    let all_have_read = Arc::new(Barrier::new(RACERS));
+    let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
+    let outcomes = race(rig, move |unit, n| {
+        let (all_have_read, waited) = (all_have_read.clone(), waited.clone());
         Box::pin(async move {
             let seen = unit.order_by_id(TenantId::DEFAULT, order(1).id).await?.unwrap();
+            if side_by_side && !waited[n].swap(true, Ordering::Relaxed) {
+                all_have_read.wait().await;
+            }
             if seen.status != OrderStatus::Pending {
                 return Ok(Changed::None);
             }
