@@ -45,7 +45,9 @@ pub enum Command {
     /// Bring the database up to date and end; `serve` does so too on SQLite
     Migrate(Common),
     /// Print a token that signs a user in, and nothing else
-    #[command(after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ...")]
+    #[command(
+        after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
+    )]
     Token(TokenArgs),
 }
 

@@ -15,8 +15,8 @@ use crate::config::ConfigError;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The configuration is refused.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Config(Box<ConfigError>),
     /// A secret that is ours alone protects nothing from strangers.
     #[error("{key} is not set, and {listen} can be reached from other machines")]
     SecretNeeded {
@@ -120,6 +120,12 @@ pub enum Failure {
     },
 }
 
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::Config(Box::new(error))
+    }
+}
+
 /// The exit codes (spec §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -198,17 +204,32 @@ impl Failure {
             Failure::SecretNeeded { key, .. } => format!("set {key}, or listen on 127.0.0.1"),
             Failure::SecretRefused { key, .. } => format!("set {key} anew, or leave it out: one is made"),
             Failure::SecretFile { .. } => "correct the permissions of the file and its folder".to_owned(),
-            Failure::SecretExposed { path } => format!("chmod 600 {}, and make a new one if it may have been read", path.display()),
+            Failure::SecretExposed { path } => {
+                format!("chmod 600 {}, and make a new one if it may have been read", path.display())
+            }
             Failure::SecretBroken { path } => {
-                format!("remove {} (a new one is made, old tokens end), or set the secret in the configuration", path.display())
+                format!(
+                    "remove {} (a new one is made, old tokens end), or set the secret in the configuration",
+                    path.display()
+                )
             }
             Failure::NoEntropy(_) => "look at the system's random device".to_owned(),
-            Failure::LockFile { .. } => "correct the permissions of the database's folder, or create it".to_owned(),
-            Failure::InUse { .. } => "stop the other process, or name another file with --database".to_owned(),
-            Failure::Database { .. } => "see that the folder exists, can be written, and has space left".to_owned(),
+            Failure::LockFile { .. } => {
+                "correct the permissions of the database's folder, or create it".to_owned()
+            }
+            Failure::InUse { .. } => {
+                "stop the other process, or name another file with --database".to_owned()
+            }
+            Failure::Database { .. } => {
+                "see that the folder exists, can be written, and has space left".to_owned()
+            }
             Failure::Broker(_) => "see that broker.url is right".to_owned(),
-            Failure::Listen { .. } => "choose another address with --listen (port 0 takes any free one)".to_owned(),
-            Failure::Http(_) | Failure::System { .. } => "start again; if it happens again, report it".to_owned(),
+            Failure::Listen { .. } => {
+                "choose another address with --listen (port 0 takes any free one)".to_owned()
+            }
+            Failure::Http(_) | Failure::System { .. } => {
+                "start again; if it happens again, report it".to_owned()
+            }
             Failure::Usage { remedy, .. } => remedy.clone(),
             Failure::StillRunning { .. } => "nothing; start it again when you want".to_owned(),
         }

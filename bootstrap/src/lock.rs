@@ -28,7 +28,8 @@ impl DatabaseLock {
                 let mut holder = String::new();
                 // Only for the message: who has it may not have written yet.
                 let _ = file.read_to_string(&mut holder);
-                let holder = if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
+                let holder =
+                    if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
                 return Err(Failure::InUse { database: database.to_owned(), holder });
             }
             Err(TryLockError::Error(cause)) => return Err(failed(cause)),

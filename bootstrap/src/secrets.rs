@@ -27,7 +27,9 @@ impl Secrets {
     /// Whether a service that listens there may start with what is configured.
     pub fn allow(config: &Config, listen: Option<SocketAddr>) -> Result<(), Failure> {
         if let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) {
-            for (key, secret) in [("auth.jwt-secret", &config.jwt_secret), ("gateway.secret", &config.gateway_secret)] {
+            for (key, secret) in
+                [("auth.jwt-secret", &config.jwt_secret), ("gateway.secret", &config.gateway_secret)]
+            {
                 if secret.is_none() {
                     return Err(Failure::SecretNeeded { key, listen });
                 }
@@ -51,7 +53,12 @@ impl Secrets {
         Self::set_or_kept(config.gateway_secret.as_ref(), &config.database, "gateway-secret", "whsec_")
     }
 
-    fn set_or_kept(set: Option<&Secret>, database: &Path, purpose: &str, prefix: &str) -> Result<Secret, Failure> {
+    fn set_or_kept(
+        set: Option<&Secret>,
+        database: &Path,
+        purpose: &str,
+        prefix: &str,
+    ) -> Result<Secret, Failure> {
         match set {
             Some(secret) => Ok(secret.clone()),
             None => kept(&beside(database, purpose), prefix),
@@ -82,10 +89,8 @@ fn make(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Res
     let draft = beside(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
     let hex = hex(&secret_bytes::<32>()?);
     let written = write_private(&draft, &format!("{prefix}{hex}\n")).and_then(|()| {
-        fs::hard_link(&draft, path).or_else(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Ok(()),
-            _ => Err(error),
-        })
+        fs::hard_link(&draft, path)
+            .or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
     });
     let _ = fs::remove_file(&draft);
     written.map_err(failed)
@@ -152,11 +157,12 @@ mod tests {
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
         let signing = format!("whsec_{}", "cd".repeat(32));
         let gateway = ("HANDOVER_GATEWAY__SECRET", signing.as_str());
-        let needed = |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), at(listen)) {
-            Err(Failure::SecretNeeded { key, .. }) => Some(key),
-            Ok(()) => None,
-            Err(other) => panic!("{other}"),
-        };
+        let needed =
+            |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), at(listen)) {
+                Err(Failure::SecretNeeded { key, .. }) => Some(key),
+                Ok(()) => None,
+                Err(other) => panic!("{other}"),
+            };
         for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080"] {
             assert_eq!(needed(&[], listen), Some("auth.jwt-secret"));
             assert_eq!(needed(&[jwt], listen), Some("gateway.secret"));

@@ -107,3 +107,53 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
         | UseCaseError::Payment(_)) => Failure::Http(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    fn config(folder: &std::path::Path, broker: &str) -> Config {
+        let database = format!("sqlite://{}", folder.join("shop.db").display());
+        let variables = [
+            ("HANDOVER_DATABASE__URL", database.as_str()),
+            ("HANDOVER_HTTP__LISTEN", "127.0.0.1:0"),
+            ("HANDOVER_BROKER__URL", broker),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        Config::load(&Sources { variables, ..Sources::default() }).unwrap()
+    }
+
+    const WITHIN: Duration = Duration::from_secs(5);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_service_starts_stops_and_starts_again_in_one_process() {
+        let folder = tempfile::tempdir().unwrap();
+        for broker in ["database:", "memory:", "database:"] {
+            let service = Service::start(&config(folder.path(), broker), Parts::ALL).await.unwrap();
+            assert_ne!(service.address().unwrap().port(), 0);
+            service.stop(WITHIN).await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_database_has_one_service_and_a_dropped_one_gives_it_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "database:");
+        let first = Service::start(&config, Parts::ALL).await.unwrap();
+        assert!(matches!(Service::start(&config, Parts::ALL).await, Err(Failure::InUse { .. })));
+        first.app().tx.tasks.kill();
+        first.app().tx.tasks.ended().await;
+        drop(first);
+        Service::start(&config, Parts::ALL).await.unwrap().stop(WITHIN).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn without_the_part_api_nothing_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = Parts { api: false, ..Parts::ALL };
+        let service = Service::start(&config(folder.path(), "database:"), parts).await.unwrap();
+        assert_eq!(service.address(), None);
+        service.stop(WITHIN).await.unwrap();
+    }
+}

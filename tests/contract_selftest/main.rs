@@ -4,13 +4,10 @@
 //! A flaw that no rule notices is a promise that nothing checks. Add a flaw with its rules when a rule is added.
 
 #![allow(
+    clippy::expect_used,
     clippy::disallowed_methods,
-    clippy::wildcard_enum_match_arm,
-    reason = "a broken broker claims confirms it has not seen; a flaw changes what it changes and nothing else"
+    reason = "a test outside any process of the application"
 )]
-
-mod flawed_broker;
-mod flawed_store;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +15,9 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Once;
 
-use flawed_broker::{Flaw as BrokerFlaw, FlawedBrokerRig};
-use flawed_store::{Flaw as StoreFlaw, FlawedStoreRig};
 use handover_tests::contract::{broker, store};
+use handover_tests::flawed::broker::{Flaw as BrokerFlaw, FlawedBrokerRig};
+use handover_tests::flawed::store::{Flaw as StoreFlaw, FlawedStoreRig};
 use tokio::task::JoinSet;
 
 /// Each test has a runtime of its own; what its workers panic with is what they are for.
@@ -119,54 +116,276 @@ fn every_rule_that_is_written_is_in_the_list_and_has_a_name_of_its_own() {
 
 flaws! { broken_by_store(StoreFlaw) {
     a_sound_store_breaks_no_rule: None breaks []
-    events_are_appended_after_the_commit: EventsAreAppendedAfterTheCommit breaks []
-    append_keeps_the_first_hundred_only: AppendKeepsTheFirstHundredOnly breaks []
-    append_ignores_case: AppendIgnoresCase breaks []
-    append_reformats_payloads: AppendReformatsPayloads breaks []
-    retries_are_cut_to_milliseconds: RetriesAreCutToMilliseconds breaks []
-    insert_ignores_taken_ids: InsertIgnoresTakenIds breaks []
-    second_payment_in_processing_is_ignored: SecondPaymentInProcessingIsIgnored breaks []
-    titles_are_trimmed: TitlesAreTrimmed breaks []
-    orders_leak_to_other_tenants: OrdersLeakToOtherTenants breaks []
-    pages_repeat_their_last_row: PagesRepeatTheirLastRow breaks []
-    overdue_leaves_out_the_deadline: OverdueLeavesOutTheDeadline breaks []
-    updates_ignore_the_version: UpdatesIgnoreTheVersion breaks []
-    due_ignores_held_rows: DueIgnoresHeldRows breaks []
-    due_counts_held_rows_against_the_limit: DueCountsHeldRowsAgainstTheLimit breaks []
-    next_due_is_not_after_now: NextDueIsNotAfterNow breaks []
-    sent_moves_failed_rows: SentMovesFailedRows breaks []
-    the_fence_says_yes: TheFenceSaysYes breaks []
-    record_ignores_what_is_expected: RecordIgnoresWhatIsExpected breaks []
-    unapplied_forgets_failed: UnappliedForgetsFailed breaks []
-    effects_are_deduplicated: EffectsAreDeduplicated breaks []
-    id_blocks_overlap: IdBlocksOverlap breaks []
-    forgotten_relays_live_on: ForgottenRelaysLiveOn breaks []
-    ended_leases_are_not_renewed: EndedLeasesAreNotRenewed breaks []
-    commit_reports_success_after_a_failure: CommitReportsSuccessAfterAFailure breaks []
-    commit_rings_nobody: CommitRingsNobody breaks []
-    dropped_units_commit: DroppedUnitsCommit breaks []
-    products_are_written_outside_the_unit: ProductsAreWrittenOutsideTheUnit breaks []
-    a_cut_begin_swallows_the_next_unit: ACutBeginSwallowsTheNextUnit breaks []
+    events_are_appended_after_the_commit: EventsAreAppendedAfterTheCommit breaks [
+        "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
+        "a_commit_is_seen_whole",
+        "a_failed_unit_leaves_later_units_working",
+        "a_taken_event_id_is_a_conflict",
+        "a_unit_reads_its_own_writes",
+        "a_unit_that_is_not_committed_rings_nobody",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "statements_after_a_failed_one_are_lost_as_well",
+    ]
+    append_keeps_the_first_hundred_only: AppendKeepsTheFirstHundredOnly breaks [
+        "a_great_batch_is_handled_whole",
+    ]
+    append_ignores_case: AppendIgnoresCase breaks [
+        "event_ids_are_compared_byte_by_byte",
+    ]
+    append_reformats_payloads: AppendReformatsPayloads breaks [
+        "a_payload_comes_back_byte_for_byte",
+        "an_appended_event_is_a_new_row_with_all_it_had",
+        "settling_leaves_the_event_as_it_was",
+    ]
+    retries_are_cut_to_milliseconds: RetriesAreCutToMilliseconds breaks [
+        "a_failed_publish_leaves_its_mark",
+        "a_retry_is_due_at_its_time_and_not_before",
+        "the_next_due_time_counts_pending_rows_of_the_partitions_only",
+        "the_next_due_time_is_the_earliest_after_now",
+    ]
+    insert_ignores_taken_ids: InsertIgnoresTakenIds breaks [
+        "a_failed_unit_leaves_later_units_working",
+        "a_taken_product_id_is_a_conflict",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "statements_after_a_failed_one_are_lost_as_well",
+    ]
+    second_payment_in_processing_is_ignored: SecondPaymentInProcessingIsIgnored breaks [
+        "a_failed_unit_leaves_later_units_working",
+        "a_second_payment_in_processing_for_an_order_is_a_conflict",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "of_payments_started_at_once_for_one_order_one_is",
+        "statements_after_a_failed_one_are_lost_as_well",
+    ]
+    titles_are_trimmed: TitlesAreTrimmed breaks [
+        "a_product_is_read_back_as_it_was_written",
+    ]
+    orders_leak_to_other_tenants: OrdersLeakToOtherTenants breaks [
+        "an_order_is_one_tenants",
+    ]
+    pages_repeat_their_last_row: PagesRepeatTheirLastRow breaks [
+        "pages_of_products_can_be_of_one_status",
+        "pages_of_products_run_from_the_greatest_id_down",
+    ]
+    overdue_leaves_out_the_deadline: OverdueLeavesOutTheDeadline breaks [
+        "an_order_created_at_the_deadline_is_overdue",
+    ]
+    updates_ignore_the_version: UpdatesIgnoreTheVersion breaks [
+        "an_order_advances_from_the_version_before_only",
+        "of_units_that_change_one_order_exactly_one_does",
+        "of_units_that_read_and_then_change_exactly_one_does",
+    ]
+    due_ignores_held_rows: DueIgnoresHeldRows breaks [
+        "a_failed_row_does_not_hold_back_earlier_ones",
+        "a_failed_row_holds_back_later_ones_only_under_hold",
+        "a_row_that_waits_does_not_hold_back_earlier_ones",
+        "a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only",
+        "an_earlier_sequence_number_holds_back_a_smaller_id",
+        "an_order_timeout_is_never_held_back",
+        "an_unknown_type_is_ordered_like_any_other",
+        "of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier",
+        "rows_that_are_held_back_do_not_count_against_the_limit",
+    ]
+    due_counts_held_rows_against_the_limit: DueCountsHeldRowsAgainstTheLimit breaks [
+        "rows_that_are_held_back_do_not_count_against_the_limit",
+    ]
+    next_due_is_not_after_now: NextDueIsNotAfterNow breaks [
+        "the_next_due_time_is_the_earliest_after_now",
+    ]
+    sent_moves_failed_rows: SentMovesFailedRows breaks [
+        "a_confirm_moves_no_row_that_is_settled",
+    ]
+    the_fence_says_yes: TheFenceSaysYes breaks [
+        "the_fence_refuses_a_hold_that_was_lost_in_between",
+        "the_fence_refuses_what_is_not_held",
+    ]
+    record_ignores_what_is_expected: RecordIgnoresWhatIsExpected breaks [
+        "a_batch_that_names_an_event_twice_is_a_conflict",
+        "a_conflict_says_what_is_in_the_way",
+        "a_failed_unit_leaves_later_units_working",
+        "a_row_expected_to_be_absent_conflicts_with_one_that_is_there",
+        "a_row_that_is_not_where_it_is_expected_is_a_conflict",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "of_workers_that_record_one_event_first_exactly_one_does",
+        "of_workers_that_try_one_event_again_exactly_one_does",
+        "one_conflict_undoes_the_whole_unit",
+        "statements_after_a_failed_one_are_lost_as_well",
+    ]
+    unapplied_forgets_failed: UnappliedForgetsFailed breaks [
+        "an_unapplied_event_comes_with_its_rows",
+        "what_is_not_settled_is_unapplied",
+    ]
+    effects_are_deduplicated: EffectsAreDeduplicated breaks [
+        "a_listing_change_applied_twice_shows_twice",
+    ]
+    id_blocks_overlap: IdBlocksOverlap breaks [
+        "a_block_begins_after_the_last_of_the_one_before",
+        "a_dropped_unit_hands_out_nothing_twice",
+        "blocks_of_one_unit_do_not_overlap",
+        "blocks_taken_at_once_do_not_overlap",
+    ]
+    forgotten_relays_live_on: ForgottenRelaysLiveOn breaks [
+        "a_relay_that_ends_is_forgotten",
+    ]
+    ended_leases_are_not_renewed: EndedLeasesAreNotRenewed breaks [
+        "a_lease_that_nobody_took_is_renewed_after_its_end",
+        "only_ones_own_leases_are_renewed_and_told",
+    ]
+    commit_reports_success_after_a_failure: CommitReportsSuccessAfterAFailure breaks [
+        "a_batch_that_names_an_event_twice_is_a_conflict",
+        "a_row_expected_to_be_absent_conflicts_with_one_that_is_there",
+        "a_row_that_is_not_where_it_is_expected_is_a_conflict",
+        "a_unit_that_is_not_committed_rings_nobody",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "one_conflict_undoes_the_whole_unit",
+        "statements_after_a_failed_one_are_lost_as_well",
+    ]
+    commit_rings_nobody: CommitRingsNobody breaks [
+        "a_commit_that_appended_events_rings_for_their_partitions",
+        "whoever_is_woken_sees_the_events",
+    ]
+    dropped_units_commit: DroppedUnitsCommit breaks [
+        "a_begin_cut_at_any_point_leaves_later_units_working",
+        "a_dropped_unit_leaves_leases_as_they_were",
+        "a_dropped_unit_subscribes_nobody",
+        "a_dropped_unit_undoes_everything",
+        "a_dropped_unit_undoes_its_changes_of_old_rows",
+        "a_unit_cut_in_the_middle_of_a_statement_is_undone",
+        "a_unit_that_is_not_committed_rings_nobody",
+        "dropped_units_leave_later_units_working",
+        "units_side_by_side_do_not_see_each_other",
+    ]
+    products_are_written_outside_the_unit: ProductsAreWrittenOutsideTheUnit breaks [
+        "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
+        "a_commit_is_seen_whole",
+        "a_dropped_unit_undoes_everything",
+        "a_unit_cut_in_the_middle_of_a_statement_is_undone",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "dropped_units_leave_later_units_working",
+        "statements_after_a_failed_one_are_lost_as_well",
+        "units_side_by_side_do_not_see_each_other",
+        "what_a_unit_writes_is_invisible_until_it_is_committed",
+    ]
+    a_cut_begin_swallows_the_next_unit: ACutBeginSwallowsTheNextUnit breaks [
+        "a_begin_cut_at_any_point_leaves_later_units_working",
+        "begins_that_are_cut_use_nothing_up",
+    ]
 }}
 
 flaws! { broken_by_broker(BrokerFlaw) {
     a_sound_broker_breaks_no_rule: None breaks []
-    unroutable_is_confirmed: UnroutableIsConfirmed breaks []
-    returns_are_attached_to_a_neighbour: ReturnsAreAttachedToANeighbour breaks []
-    long_windows_lose_their_order: LongWindowsLoseTheirOrder breaks []
-    headers_are_lost: HeadersAreLost breaks []
-    keys_ignore_case: KeysIgnoreCase breaks []
-    a_star_takes_any_number_of_words: AStarTakesAnyNumberOfWords breaks []
-    prefetch_is_ignored: PrefetchIsIgnored breaks []
-    requeued_is_lost: RequeuedIsLost breaks []
-    requeued_goes_unmarked: RequeuedGoesUnmarked breaks []
-    rejected_is_requeued: RejectedIsRequeued breaks []
-    dead_letters_forget_where_they_died: DeadLettersForgetWhereTheyDied breaks []
-    expiry_never_comes: ExpiryNeverComes breaks []
-    expiry_is_early: ExpiryIsEarly breaks []
-    closed_subscriptions_lose_what_they_had: ClosedSubscriptionsLoseWhatTheyHad breaks []
-    dropped_subscriptions_keep_what_they_had: DroppedSubscriptionsKeepWhatTheyHad breaks []
-    closed_subscriptions_ack_on: ClosedSubscriptionsAckOn breaks []
-    other_arguments_are_accepted: OtherArgumentsAreAccepted breaks []
-    queues_are_listed_backwards: QueuesAreListedBackwards breaks []
+    unroutable_is_confirmed: UnroutableIsConfirmed breaks [
+        "a_message_that_no_queue_takes_is_returned",
+        "a_queue_without_bindings_gets_nothing",
+        "of_a_window_only_what_no_queue_takes_is_returned",
+    ]
+    returns_are_attached_to_a_neighbour: ReturnsAreAttachedToANeighbour breaks [
+        "of_a_window_only_what_no_queue_takes_is_returned",
+    ]
+    long_windows_lose_their_order: LongWindowsLoseTheirOrder breaks [
+        "messages_come_in_the_order_of_the_queue",
+        "messages_enter_a_queue_in_the_order_of_their_window",
+    ]
+    headers_are_lost: HeadersAreLost breaks [
+        "a_message_arrives_as_it_was_published",
+        "a_message_is_routed_on_when_it_expires_and_not_before",
+    ]
+    keys_ignore_case: KeysIgnoreCase breaks [
+        "a_plain_binding_takes_its_own_key_only",
+    ]
+    a_star_takes_any_number_of_words: AStarTakesAnyNumberOfWords breaks [
+        "a_star_and_a_hash_stand_for_at_least_one_word",
+        "a_star_stands_for_exactly_one_word",
+        "a_star_stands_in_any_place",
+    ]
+    prefetch_is_ignored: PrefetchIsIgnored breaks [
+        "a_closed_subscription_returns_what_it_had",
+        "a_dropped_subscription_returns_what_it_had",
+        "a_full_consumer_goes_on_once_something_is_settled",
+        "a_message_is_counted_where_it_is",
+        "a_refused_declaration_deletes_nothing",
+        "a_rejected_message_makes_room",
+        "a_requeued_message_comes_before_those_behind_it",
+        "both_consumers_get_their_share",
+        "messages_requeued_together_keep_their_order",
+        "no_more_are_unsettled_than_the_prefetch_allows",
+        "other_subscriptions_live_on",
+        "the_same_declared_again_changes_nothing",
+    ]
+    requeued_is_lost: RequeuedIsLost breaks [
+        "a_message_is_counted_where_it_is",
+        "a_redelivered_message_dies_like_any_other",
+        "a_requeued_message_comes_again_marked",
+        "a_requeued_message_comes_before_those_behind_it",
+        "a_requeued_message_may_come_to_another_consumer",
+        "messages_requeued_together_keep_their_order",
+    ]
+    requeued_goes_unmarked: RequeuedGoesUnmarked breaks [
+        "a_closed_subscription_returns_what_it_had",
+        "a_consumer_that_waits_gets_what_a_dropped_one_had",
+        "a_dropped_subscription_returns_what_it_had",
+        "a_requeued_message_comes_again_marked",
+        "a_requeued_message_comes_before_those_behind_it",
+        "a_requeued_message_may_come_to_another_consumer",
+        "messages_requeued_together_keep_their_order",
+    ]
+    rejected_is_requeued: RejectedIsRequeued breaks [
+        "a_consumer_of_dead_letters_is_woken_by_one",
+        "a_dead_letter_reaches_every_queue_that_takes_its_key",
+        "a_message_published_anew_has_not_died",
+        "a_message_that_dies_again_tells_where_it_died_last",
+        "a_redelivered_message_dies_like_any_other",
+        "a_rejected_message_is_dropped_where_the_queue_says_nothing",
+        "a_rejected_message_makes_room",
+        "a_rejected_message_moves_to_the_dead_letters",
+        "a_settled_message_is_not_dead_lettered",
+        "an_expired_message_that_is_rejected_died_where_it_was_rejected",
+        "dead_letters_keep_their_order_and_are_not_redelivered",
+    ]
+    dead_letters_forget_where_they_died: DeadLettersForgetWhereTheyDied breaks [
+        "a_dead_letter_reaches_every_queue_that_takes_its_key",
+        "a_message_that_dies_again_tells_where_it_died_last",
+        "a_rejected_message_moves_to_the_dead_letters",
+        "an_expired_message_that_is_rejected_died_where_it_was_rejected",
+    ]
+    expiry_never_comes: ExpiryNeverComes breaks [
+        "a_consumer_that_waits_is_woken_by_an_expiry",
+        "a_message_is_routed_on_when_it_expires_and_not_before",
+        "an_expired_message_is_dropped_where_the_queue_says_nothing",
+        "an_expired_message_that_is_rejected_died_where_it_was_rejected",
+        "an_expiry_into_nowhere_disturbs_nobody",
+        "each_message_has_its_own_time",
+        "what_expired_while_nobody_listened_is_delivered",
+    ]
+    expiry_is_early: ExpiryIsEarly breaks [
+        "a_message_is_routed_on_when_it_expires_and_not_before",
+    ]
+    closed_subscriptions_lose_what_they_had: ClosedSubscriptionsLoseWhatTheyHad breaks [
+        "a_closed_subscription_returns_what_it_had",
+        "a_closed_subscription_settles_nothing",
+        "a_consumer_that_waits_gets_what_a_closed_one_had",
+        "a_rejected_message_is_dropped_where_the_queue_says_nothing",
+        "a_settled_tag_is_ignored",
+        "a_subscription_can_be_closed_again",
+        "an_acked_message_is_gone",
+        "deliveries_are_settled_in_any_order",
+        "messages_come_in_the_order_of_the_queue",
+        "other_subscriptions_live_on",
+    ]
+    dropped_subscriptions_keep_what_they_had: DroppedSubscriptionsKeepWhatTheyHad breaks [
+        "a_consumer_that_waits_gets_what_a_dropped_one_had",
+        "a_dropped_subscription_returns_what_it_had",
+        "live_subscriptions_are_counted",
+    ]
+    closed_subscriptions_ack_on: ClosedSubscriptionsAckOn breaks [
+        "a_closed_subscription_settles_nothing",
+    ]
+    other_arguments_are_accepted: OtherArgumentsAreAccepted breaks [
+        "a_refused_declaration_deletes_nothing",
+        "an_argument_that_comes_or_goes_is_refused",
+        "another_dead_letter_key_is_refused_with_both_values",
+        "another_ttl_is_refused_with_both_values",
+    ]
+    queues_are_listed_backwards: QueuesAreListedBackwards breaks [
+        "every_declared_queue_is_listed_by_name",
+    ]
 }}

@@ -8,8 +8,9 @@ use handover_tests::process::Fault;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::eventually;
+use crate::api::Api;
 use crate::ledger::{Ledger, Step};
+use crate::{beside_others, eventually, fresh};
 
 /// The database file.
 pub(crate) struct Books {
@@ -156,12 +157,22 @@ impl Books {
         .await;
     }
 
-    /// Everything that must hold at the end.
-    pub(crate) async fn balance(&self, ledger: &Ledger) {
+    /// The sentences that some row breaks, each with how many do and the first.
+    async fn broken(&self) -> Vec<String> {
+        let mut broken = Vec::new();
         for (sentence, sql) in NEVER {
             let rows = self.rows(sql).await.unwrap();
-            assert!(rows.is_empty(), "{sentence}: {} times, such as {:?}", rows.len(), rows.first());
+            if let Some(first) = rows.first() {
+                broken.push(format!("{sentence}: {} times, such as {first}", rows.len()));
+            }
         }
+        broken
+    }
+
+    /// Everything that must hold at the end.
+    pub(crate) async fn balance(&self, ledger: &Ledger) {
+        let broken = self.broken().await;
+        assert!(broken.is_empty(), "{broken:#?}");
         for product in ledger.products() {
             let found = self.number(&format!("SELECT count(*) FROM products WHERE id = {product}")).await;
             assert_eq!(found, 1, "product {product} was acknowledged and is gone");
@@ -207,5 +218,55 @@ impl Books {
             parts.push(format!("{} {table}", self.number(&format!("SELECT count(*) FROM {table}")).await));
         }
         parts.join(", ")
+    }
+}
+
+/// What would be wrong, and the start of the sentence that must notice.
+const PLANTED: [(&str, &str); 11] = [
+    ("UPDATE outbox_events SET event_type = 'ORDER_REFUNDED' WHERE event_type = 'ORDER_CREATED'", "an order has no ORDER_CREATED"),
+    ("DELETE FROM outbox_events WHERE event_type = 'ORDER_TIMEOUT'", "an order has no ORDER_TIMEOUT"),
+    ("DELETE FROM outbox_events WHERE event_type = 'ORDER_PAID'", "an order was paid without"),
+    ("UPDATE orders SET status = 'cancelled' WHERE status = 'paid'", "a product is sold without"),
+    ("UPDATE products SET status = 'on_sale'", "a product with a live order is not sold"),
+    ("INSERT INTO listing_changes SELECT id + 100, tenant_id, seller_id, product_id, order_id, aggregate_seq, kind,
+        event_id, create_time FROM listing_changes", "an event about the listing took effect not exactly once"),
+    ("DELETE FROM listing_changes", "an event about the listing took effect not exactly once"),
+    ("INSERT INTO shipments SELECT id + 100, tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id,
+        create_time FROM shipments", "an ORDER_PAID opened not exactly one shipment"),
+    ("UPDATE shipments SET event_id = 'nobody'", "an effect comes from no event"),
+    ("UPDATE listing_changes SET aggregate_seq = 9 - aggregate_seq", "the effects of an order are out of order"),
+    ("UPDATE event_consume_log SET status = 'FAILED' WHERE consumer = 'webhooks' AND event_type = 'ORDER_PAID'
+        AND event_id IN (SELECT min(event_id) FROM event_consume_log WHERE event_type = 'ORDER_PAID')",
+        "a subscribed consumer has not settled"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_check_finds_what_is_planted() {
+    let _turn = beside_others().await;
+    let (folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    let api = Api::of(&server);
+    for fate in ["paid", "cancelled"] {
+        let product = api.list_product(1, fate).await.unwrap().id("productId");
+        let order = api.place_order(2, product).await.unwrap().id("orderId");
+        if fate == "paid" {
+            let payment = api.start_payment(2, order).await.unwrap().id("paymentId");
+            assert!(api.payment_succeeded(payment).await.unwrap().done());
+        } else {
+            assert!(api.cancel(2, order).await.unwrap().done());
+        }
+    }
+    Books::open(&launch.database()).await.wait_until_quiet(Duration::from_secs(10)).await;
+    // Closed, so that all of it is in the one file.
+    server.terminate(Duration::from_secs(10)).unwrap();
+    for (n, (fault, sentence)) in PLANTED.into_iter().enumerate() {
+        let copy = folder.path().join(format!("planted-{n}.db"));
+        std::fs::copy(launch.database(), &copy).unwrap();
+        let books = Books::open(&copy).await;
+        assert_eq!(books.broken().await, Vec::<String>::new());
+        let changed = sqlx::query(fault).execute(books.pool()).await.unwrap().rows_affected();
+        assert!(changed > 0, "{fault}");
+        let broken = books.broken().await;
+        assert!(broken.iter().any(|found| found.starts_with(sentence)), "{fault}: {broken:#?}");
     }
 }

@@ -66,14 +66,14 @@ async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
     let products = Arc::new(products);
     let begun = Instant::now();
     let mut buyers = JoinSet::new();
-    for buyer in 0..USERS {
+    for (n, buyer) in (1..=USERS).enumerate() {
         let (api, ledger, products) = (api.clone(), Arc::clone(&ledger), Arc::clone(&products));
         buyers.spawn(async move {
             let each = PRODUCTS * WANTED_BY / 200;
             for attempt in 0..each {
                 // Neighbours want the same products at about the same time.
-                let product = products[(buyer as usize / WANTED_BY * each + attempt) % PRODUCTS];
-                let answer = api.place_order(1 + buyer, product).await.unwrap();
+                let product = products[(n / WANTED_BY * each + attempt) % PRODUCTS];
+                let answer = api.place_order(buyer, product).await.unwrap();
                 match (answer.status, answer.code.as_str()) {
                     (201, "00000") => ledger.order(answer.id("orderId"), Step::Placed),
                     (409, "A0409") => ledger.refused(),
@@ -92,7 +92,7 @@ async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
         PRODUCTS * WANTED_BY
     );
     assert_eq!(sold, orders);
-    assert_eq!(orders as usize, ledger.orders().len());
+    assert_eq!(usize::try_from(orders).unwrap(), ledger.orders().len());
     assert_eq!(books.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
     let pending = books.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
     assert_eq!(pending, orders, "nobody paid, and the deadline is far");

@@ -9,6 +9,7 @@
 )]
 
 pub mod contract;
+pub mod flawed;
 pub mod process;
 pub mod rigs;
 pub mod samples;

@@ -36,41 +36,63 @@ pub(super) enum CountFirst {
     No,
 }
 
+/// An attempt that was counted before it ran: the caller's own for as long as the log still says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Counted {
+    event: EventId,
+    attempts: u32,
+}
+
+impl Counted {
+    fn is(&self, step: &Unapplied) -> bool {
+        step.event.event_id == self.event
+            && step.record.as_ref().is_some_and(|record| {
+                record.status == ConsumeStatus::Processing && record.attempts == self.attempts
+            })
+    }
+}
+
 impl Inbox {
-    /// Settles one event, and before it what the gate asks for, each in a unit of its own. An error is an outage of the
-    /// store: nothing was counted, try again later.
+    /// Settles one event, before it what the gate asks for and after it what waits for it, each in a unit of its own.
+    ///
+    /// An error is an outage of the store: nothing was counted beyond what `counted` tells, try again later with it.
     pub(super) async fn apply_alone(
         &self,
         event: &EventId,
         count: CountFirst,
+        counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
-        let mut counted: Option<EventId> = None;
+        let mut worked = false;
         loop {
-            let (list, now) = (self.around(event).await?, self.app.now());
+            let (mut list, now) = (self.around(event).await?, self.app.now());
             let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
                 // Gone from the outbox between two looks: archived, so applied.
                 return Ok(AloneEnd::Done);
             };
-            match target.record.as_ref().map(|record| record.status) {
-                Some(ConsumeStatus::Success) => {
-                    if counted.is_none() {
-                        info!(eventId = %event, traceId = target.event.trace_id(), queue = self.queue,
-                            consumer = self.name(), "{}", texts::DUPLICATE);
-                    }
-                    return Ok(AloneEnd::Done);
+            let end = match target.record.as_ref().map(|record| record.status) {
+                Some(ConsumeStatus::Success) => Some(AloneEnd::Done),
+                Some(ConsumeStatus::Dead) => Some(AloneEnd::Dead),
+                Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
+                    None
                 }
-                Some(ConsumeStatus::Dead) => return Ok(AloneEnd::Dead),
-                Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {}
+            };
+            if end == Some(AloneEnd::Done) && !worked {
+                info!(eventId = %event, traceId = target.event.trace_id(), queue = self.queue,
+                    consumer = self.name(), "{}", texts::DUPLICATE);
             }
-            if !self.handler.takes().iter().any(|taken| taken.as_str() == target.event.event_type) {
+            worked = true;
+            let takes = self.handler.takes().iter().any(|taken| taken.as_str() == target.event.event_type);
+            if end.is_none() && !takes {
                 let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
                 self.fail(target, FailureKind::Unrecoverable, &why, now).await?;
                 continue;
             }
-            let targets = BTreeSet::from([event.clone()]);
-            let steps = plan(&list, &targets, counted.as_ref(), now);
-            let Some(step) = steps.first() else { return Ok(AloneEnd::Done) };
-            let is_target = step.event.event.event_id == *event;
+            let targets: BTreeSet<EventId> = end.is_none().then(|| event.clone()).into_iter().collect();
+            // Once the target is settled, what waits for it is next.
+            list.retain(|u| end.is_none() || u.event.event_id != *event);
+            let mine = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
+            let steps = plan(&list, &targets, mine.map(|counted| &counted.event), now);
+            let Some(step) = steps.first() else { return Ok(end.unwrap_or(AloneEnd::Done)) };
             match step.verdict {
                 Verdict::Busy(until) => return Ok(AloneEnd::Busy(until)),
                 Verdict::Wait => {
@@ -82,30 +104,39 @@ impl Inbox {
                     }
                     return Ok(AloneEnd::Done);
                 }
-                Verdict::Apply
-                    if self.is_spent(step.event) && counted.as_ref() != Some(&step.event.event.event_id) =>
-                {
-                    let why = "every attempt ended with the end of its process";
-                    self.fail(step.event, FailureKind::Unrecoverable, why, now).await?;
-                }
-                Verdict::Apply
-                    if counted.as_ref() != Some(&step.event.event.event_id)
-                        && (is_processing(step.event) || (is_target && count == CountFirst::Yes)) =>
-                {
-                    if self.count(step.event, now).await? == Written::Yes {
-                        counted = Some(step.event.event.event_id.clone());
+                Verdict::Apply => {
+                    let is_target = step.event.event.event_id == *event;
+                    let count = if is_target { count } else { CountFirst::No };
+                    let failed = self.take_step(step.event, count, counted, now).await?;
+                    if is_target && let Some(AloneEnd::Failed(due)) = failed {
+                        return Ok(AloneEnd::Failed(due));
                     }
                 }
-                Verdict::Apply => match self.attempt(step.event).await? {
-                    Attempted::Applied | Attempted::Moved => {}
-                    Attempted::Failed(kind, why) => {
-                        let failed = self.fail(step.event, kind, &why, self.app.now()).await?;
-                        if is_target && let Some(end) = failed {
-                            return Ok(end);
-                        }
-                    }
-                },
             }
+        }
+    }
+
+    /// One step towards settling an event that may run now: gives it up, counts its attempt, or makes it. Tells how it
+    /// failed, if it did.
+    async fn take_step(
+        &self,
+        step: &Unapplied,
+        count: CountFirst,
+        counted: &mut Option<Counted>,
+        now: DateTime<Utc>,
+    ) -> Result<Option<AloneEnd>, StoreError> {
+        let is_mine = counted.as_ref().is_some_and(|counted| counted.is(step));
+        if !is_mine && self.is_spent(step) {
+            let why = "every attempt ended with the end of its process";
+            return self.fail(step, FailureKind::Unrecoverable, why, now).await;
+        }
+        if !is_mine && (is_processing(step) || count == CountFirst::Yes) {
+            *counted = self.count(step, now).await?;
+            return Ok(None);
+        }
+        match self.attempt(step).await? {
+            Attempted::Applied | Attempted::Moved => Ok(None),
+            Attempted::Failed(kind, why) => self.fail(step, kind, &why, self.app.now()).await,
         }
     }
 
@@ -155,6 +186,10 @@ impl Inbox {
             Err(InboxError::Handler(HandlerError::Unrecoverable(why))) => {
                 Ok(Attempted::Failed(FailureKind::Unrecoverable, why))
             }
+            // Not of the log: the handler's own writes clash, and did so at every attempt of the unit.
+            Err(InboxError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
+                Ok(Attempted::Failed(FailureKind::Recoverable, error.to_string()))
+            }
             Err(InboxError::Store(error) | InboxError::Handler(HandlerError::Store(error))) => match error {
                 StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
                     Err(error)
@@ -167,12 +202,14 @@ impl Inbox {
         }
     }
 
-    /// Counts an attempt before it runs.
-    async fn count(&self, step: &Unapplied, now: DateTime<Utc>) -> Result<Written, StoreError> {
+    /// Counts an attempt before it runs. `None`: somebody else was faster.
+    async fn count(&self, step: &Unapplied, now: DateTime<Utc>) -> Result<Option<Counted>, StoreError> {
         let attempts = step.record.as_ref().map_or(0, |record| record.attempts).saturating_add(1);
         let lease = TimeDelta::from_std(self.settings.lease).unwrap_or_default();
         let record = self.record(step, ConsumeStatus::Processing, attempts, now);
-        self.write(Consumption { lease_until: Some(now + lease), ..record }, None).await
+        let written = self.write(Consumption { lease_until: Some(now + lease), ..record }, None).await?;
+        let counted = Counted { event: step.event.event_id.clone(), attempts };
+        Ok((written == Written::Yes).then_some(counted))
     }
 
     /// Whether every attempt it has was counted and none ended.
@@ -238,11 +275,18 @@ impl Inbox {
     /// Writes one row of the log, and with a dead one its letter, if the log still holds what was read.
     async fn write(&self, record: Consumption, letter: Option<DeadLetter>) -> Result<Written, StoreError> {
         let job = Arc::new((record, letter));
-        let result = with_tx(&self.app.tx, move |unit, _| {
+        let result = with_tx(&self.app.tx, move |unit, attempt| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (record, letter) = job.as_ref();
                 let there = unit.consumption(&record.consumer, &record.event_id).await?;
+                let is_this = |there: &ConsumeRecord| {
+                    (there.status, there.attempts, there.consume_time)
+                        == (record.status, record.attempts, record.consume_time)
+                };
+                if attempt.may_have_happened() && there.as_ref().is_some_and(is_this) {
+                    return Ok(());
+                }
                 let expected =
                     there.map_or(Expected::Absent, |there| Expected::At(there.status, there.attempts));
                 if expected != record.expected {

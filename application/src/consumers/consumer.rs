@@ -9,7 +9,7 @@ use handover_domain::{AggregateRef, Envelope, EventId, TenantId};
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
-use super::alone::{AloneEnd, CountFirst};
+use super::alone::{AloneEnd, CountFirst, Counted};
 use super::inbox::{Identity, Inbox, claimed_aggregate, identify};
 use super::{Subscriber, sweep};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
@@ -187,9 +187,9 @@ impl Worker {
     async fn settle_one(&self, delivery: Delivery) {
         let stopping = self.inbox.app.tx.tasks.stopping().clone();
         let count = if delivery.redelivered { CountFirst::Yes } else { CountFirst::No };
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut counted) = (FIRST_PAUSE, None);
         while !stopping.is_cancelled() {
-            let until = match self.look(&delivery, count).await {
+            let until = match self.look(&delivery, count, &mut counted).await {
                 Ok(AloneEnd::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
                 Ok(AloneEnd::Dead) => return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await,
                 Ok(AloneEnd::Failed(due)) => {
@@ -212,10 +212,15 @@ impl Worker {
         }
     }
 
-    async fn look(&self, delivery: &Delivery, count: CountFirst) -> Result<AloneEnd, StoreError> {
+    async fn look(
+        &self,
+        delivery: &Delivery,
+        count: CountFirst,
+        counted: &mut Option<Counted>,
+    ) -> Result<AloneEnd, StoreError> {
         let identity = identify(self.inbox.app.view().await?.as_mut(), &delivery.message).await?;
         match identity {
-            Identity::Genuine(row) => self.inbox.apply_alone(&row.event_id, count).await,
+            Identity::Genuine(row) => self.inbox.apply_alone(&row.event_id, count, counted).await,
             Identity::Foreign(why) => {
                 error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue,
                     traceId = delivery.message.correlation_id.as_deref(), consumer = self.inbox.name(), error = %why,
@@ -279,5 +284,5 @@ fn lane_of(delivery: &Delivery) -> AggregateRef {
 
 /// Runs one event without a delivery, as the sweep does.
 pub(super) async fn run_undelivered(inbox: &Inbox, event: &EventId) -> Result<AloneEnd, StoreError> {
-    inbox.apply_alone(event, CountFirst::Yes).await
+    inbox.apply_alone(event, CountFirst::Yes, &mut None).await
 }

@@ -127,6 +127,14 @@ async fn rebalance(
     if held.len() < share {
         let now = unit.database_now().await?;
         let leases = unit.partition_leases().await?;
+        // What a commit took whose answer was lost: ours, though we did not know.
+        let forgotten: Vec<PartitionHold> = leases
+            .iter()
+            .filter(|lease| lease.owner.as_ref() == Some(id))
+            .map(|lease| PartitionHold { partition: lease.partition, epoch: lease.epoch })
+            .filter(|hold| !held.contains(hold))
+            .collect();
+        held.extend(unit.renew_partitions(id, &forgotten, lease_ms).await?);
         let free = |lease: &&PartitionLease| {
             lease.owner.is_none() || lease.lease_until.is_none_or(|lease_until| lease_until <= now)
         };

@@ -103,17 +103,25 @@ impl Relay {
     }
 
     /// Publishes and waits for the confirms, keeping the lease meanwhile.
+    ///
+    /// The publish is a task of its own: it goes on while a lease is renewed, which on one database may have to wait for
+    /// the very connection that the publish holds.
     async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let broker = Arc::clone(&self.app.broker);
-        let limit = self.settings.confirm_timeout;
-        let mut answer = Box::pin(tokio::time::timeout(limit, broker.publish(window)));
+        let (broker, limit) = (Arc::clone(&self.app.broker), self.settings.confirm_timeout);
+        let publish = async move { tokio::time::timeout(limit, broker.publish(window)).await };
+        let mut answer = self.app.tx.tasks.spawn(publish);
         loop {
             tokio::select! {
                 biased;
                 outcome = &mut answer => {
-                    return outcome.unwrap_or_else(|_| {
-                        Err(BrokerError::Unreachable(format!("no confirm within {limit:?}").into()))
-                    });
+                    return match outcome {
+                        Ok(Some(Ok(answer))) => answer,
+                        Ok(Some(Err(_))) => {
+                            Err(BrokerError::Unreachable(format!("no confirm within {limit:?}").into()))
+                        }
+                        Ok(None) => Err(BrokerError::Unreachable("the process is ending".into())),
+                        Err(panic) => Err(BrokerError::Unreachable(Box::new(panic))),
+                    };
                 }
                 () = self.app.tx.clock.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {

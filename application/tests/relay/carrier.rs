@@ -1,6 +1,5 @@
 //! A broker that does as it is told, and remembers what it was given.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -119,30 +118,16 @@ pub(crate) fn willing() -> (Arc<dyn Broker>, Windows) {
     carrier_by_id(|_| Fate::Confirm)
 }
 
-/// The broker in memory with a slow line: what it was given arrives at once, its answer after `takes`.
+/// The broker in memory behind a slow line: what it is given arrives at once, the answer to the first window late.
 pub(crate) struct Slow {
-    pub(crate) inner: MemoryBroker,
-    pub(crate) takes: Arc<Mutex<BTreeMap<u32, Duration>>>,
-    pub(crate) calls: Mutex<u32>,
+    inner: MemoryBroker,
+    first: Mutex<Duration>,
 }
 
 impl Slow {
-    /// Only the first publish is slow.
+    /// The first answer takes that long.
     pub(crate) fn first(inner: &MemoryBroker, takes: Duration) -> Arc<Slow> {
-        let takes = Arc::new(Mutex::new(BTreeMap::from([(0, takes)])));
-        Arc::new(Slow { inner: inner.clone(), takes, calls: Mutex::default() })
-    }
-
-    pub(crate) fn calls(&self) -> u32 {
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next(&self) -> Duration {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
-        let takes = takes.get(&calls).copied().unwrap_or_default();
-        *calls += 1;
-        takes
+        Arc::new(Slow { inner: inner.clone(), first: Mutex::new(takes) })
     }
 }
 
@@ -153,7 +138,7 @@ impl Broker for Slow {
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let takes = self.next();
+        let takes = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
         let outcomes = self.inner.publish(window).await;
         pass(takes).await;
         outcomes

@@ -69,10 +69,8 @@ async fn a_timeout_goes_with_its_ttl_in_the_key_unless_that_is_the_default() {
         (secs(30), "order.timeout.delay.30000ms"),
         (millis(50), "order.timeout.delay.50ms"),
     ] {
-        let sent = published(timeout, |world| {
-            vec![world.event("t-1", 1, &sample::timeout(7, world.now()))]
-        })
-        .await;
+        let sent =
+            published(timeout, |world| vec![world.event("t-1", 1, &sample::timeout(7, world.now()))]).await;
         assert_eq!(sent[0].key, key);
     }
 }

@@ -95,9 +95,8 @@ async fn a_failed_event_holds_its_aggregate_where_the_setting_says_so() {
 async fn a_timeout_neither_holds_back_nor_is_held() {
     let refused = Arc::new(Mutex::new("t-1"));
     let refuses = Arc::clone(&refused);
-    let (broker, windows) = carrier_by_id(move |id| {
-        if *refuses.lock().unwrap() == id { Fate::Return } else { Fate::Confirm }
-    });
+    let (broker, windows) =
+        carrier_by_id(move |id| if *refuses.lock().unwrap() == id { Fate::Return } else { Fate::Confirm });
     let settings = RelaySettings { on_failed: OnFailed::Hold, ..RelaySettings::default() };
     let (world, process) = relay_on(broker, settings).await;
     let timeout = sample::timeout(1, world.now());

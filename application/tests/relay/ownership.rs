@@ -9,7 +9,7 @@ use handover_application::topology::WEBHOOK_QUEUE;
 use handover_domain::OutboxStatus;
 
 use crate::carrier::{Slow, willing};
-use crate::support::{Process, World, eventually, millis, pass, sample, secs};
+use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};
 
 const LEASE: std::time::Duration = secs(5);
 /// A relay looks at the leases each third of a lease.
@@ -45,10 +45,7 @@ async fn one_relay_owns_everything_and_two_share_evenly() {
     let a = started(&world, "a").await;
     assert_eq!(shared(&shares(&world).await), [("a", 64)]);
     let b = started(&world, "b").await;
-    eventually(TICK * 2 + millis(50), async || {
-        shared(&shares(&world).await) == [("a", 32), ("b", 32)]
-    })
-    .await;
+    eventually(TICK * 2 + millis(50), async || shared(&shares(&world).await) == [("a", 32), ("b", 32)]).await;
     let c = started(&world, "c").await;
     eventually(TICK * 3, async || shares(&world).await.get("c").is_some_and(|count| *count >= 20)).await;
     let shares = shares(&world).await;
@@ -61,7 +58,8 @@ async fn relays_that_share_publish_each_event_once_and_all_of_them() {
     let world = World::new().await;
     let (a, b) = (started(&world, "a").await, started(&world, "b").await);
     pass(secs(4)).await;
-    let events = |from: i64| (from..from + 64).map(|n| world.event(&format!("e-{n}"), 1, &sample::changed(n)));
+    let events =
+        |from: i64| (from..from + 64).map(|n| world.event(&format!("e-{n}"), 1, &sample::changed(n)));
     a.commit(events(1).collect()).await;
     b.commit(events(65).collect()).await;
     eventually(secs(5), async || world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent)).await;
@@ -139,11 +137,8 @@ async fn what_a_stalled_relay_found_out_does_not_undo_what_its_successor_did() {
     // Where the slow one publishes, nothing takes the event: its answer is "returned".
     assert!(world.broker.unbind(WEBHOOK_QUEUE, "order.status.changed"));
     slow.start_relay("a-slow", RelaySettings::default());
-    slow.commit(vec![
-        world.event("e-1", 1, &sample::changed(7)),
-        world.event("e-2", 2, &sample::changed(7)),
-    ])
-    .await;
+    slow.commit(vec![world.event("e-1", 1, &sample::changed(7)), world.event("e-2", 2, &sample::changed(7))])
+        .await;
     pass(millis(50)).await;
     slow.faults.set_away(true);
     let (silent, _) = crate::carrier::carrier_by_id(|_| crate::carrier::Fate::Nack);
@@ -174,4 +169,15 @@ async fn a_relay_that_lost_its_lease_publishes_nothing_more() {
     assert!(windows.all().is_empty());
     cut_off.faults.set_away(false);
     eventually(secs(5), async || world.status("e-1").await == OutboxStatus::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_taken_in_a_commit_whose_answer_was_lost_are_published_at_once() {
+    let world = World::new().await;
+    let process = world.process();
+    process.commit((1..=64).map(|n| world.event(&format!("e-{n}"), 1, &sample::changed(n))).collect()).await;
+    process.faults.next_commits([CommitFault::AnswerLost]);
+    process.start_relay("a", RelaySettings::default());
+    pass(secs(1)).await;
+    assert!(world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent));
 }

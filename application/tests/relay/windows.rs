@@ -120,7 +120,8 @@ async fn an_idle_relay_asks_the_store_seldom() {
 async fn many_commits_at_once_are_all_published_exactly_once() {
     let (broker, windows) = willing();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
-    let commits = (1..=300).map(|n| process.commit(vec![world.event(&format!("e-{n}"), 1, &sample::paid(n))]));
+    let commits =
+        (1..=300).map(|n| process.commit(vec![world.event(&format!("e-{n}"), 1, &sample::paid(n))]));
     futures_util::future::join_all(commits).await;
     eventually(secs(5), async || world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent)).await;
     let ids = windows.ids().concat();

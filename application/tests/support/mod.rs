@@ -1,8 +1,9 @@
 //! A deployment in memory: one store, one broker, one virtual clock, and as many processes as a test asks for.
 
-#![allow(dead_code, reason = "each test file uses its own part of this")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part of this")]
 
 mod faulty_store;
+mod samples;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_application::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_application::ports::*;
-use handover_application::relay::{Relay, envelope_of};
+use handover_application::relay::Relay;
 use handover_application::topology::{DEFAULT_TIMEOUT, Topology};
 use handover_application::use_cases::*;
 use handover_application::*;
@@ -18,6 +19,7 @@ use handover_domain::*;
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 
 pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults};
+pub(crate) use samples::{by, event_id, gateway, message, money, report, sample};
 
 pub(crate) const TENANT: TenantId = TenantId::DEFAULT;
 pub(crate) const SELLER: i64 = 20;
@@ -53,6 +55,7 @@ pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) broker: MemoryBroker,
     pub(crate) pending_timeout: Duration,
+    chance: Arc<SeededChance>,
 }
 
 /// One process.
@@ -75,7 +78,7 @@ impl World {
         let store = MemoryStore::new(Arc::clone(&port), Wake::default());
         let broker = MemoryBroker::new(port);
         broker.declare(&Topology::standard(pending_timeout)).await.unwrap();
-        World { clock, store, broker, pending_timeout }
+        World { clock, store, broker, pending_timeout, chance: Arc::new(SeededChance::new(7)) }
     }
 
     pub(crate) fn now(&self) -> DateTime<Utc> {
@@ -94,7 +97,7 @@ impl World {
             store: Arc::new(FaultyStore { inner, faults: faults.clone() }),
             tasks: Tasks::default(),
             clock: Arc::new(self.clock.clone()),
-            chance: Arc::new(SeededChance::new(7)),
+            chance: self.chance.clone(),
             policy: TxPolicy::default(),
         };
         let rules = Rules { pending_timeout: self.pending_timeout, max_retry_count: 3 };
@@ -107,7 +110,7 @@ impl World {
 
     pub(crate) async fn row(&self, id: &str) -> OutboxRow {
         let id = event_id(id);
-        let rows = self.view().await.outbox_by_event(&[id.clone()]).await.unwrap();
+        let rows = self.view().await.outbox_by_event(std::slice::from_ref(&id)).await.unwrap();
         rows.into_iter().next().unwrap_or_else(|| panic!("{id} is in no outbox"))
     }
 
@@ -117,8 +120,7 @@ impl World {
 
     /// Every row of the outbox, oldest first.
     pub(crate) async fn rows(&self) -> Vec<OutboxRow> {
-        let mut rows =
-            self.view().await.outbox_page(&OutboxFilter::default(), None, 10_000).await.unwrap();
+        let mut rows = self.view().await.outbox_page(&OutboxFilter::default(), None, 10_000).await.unwrap();
         rows.reverse();
         rows
     }
@@ -126,7 +128,8 @@ impl World {
     /// The types of an order's events, in their order.
     pub(crate) async fn history(&self, order: OrderId) -> Vec<(i64, String)> {
         let rows = self.rows().await;
-        let of_order = rows.into_iter().filter(|row| row.aggregate.kind == "Order" && row.aggregate.id == order.get());
+        let of_order =
+            rows.into_iter().filter(|row| row.aggregate.kind == "Order" && row.aggregate.id == order.get());
         of_order.map(|row| (row.aggregate_seq, row.event_type)).collect()
     }
 
@@ -231,7 +234,11 @@ impl Process {
     }
 
     /// The gateway's report about a payment.
-    pub(crate) async fn settle(&self, payment: &Payment, result: PaymentResult) -> Result<Payment, UseCaseError> {
+    pub(crate) async fn settle(
+        &self,
+        payment: &Payment,
+        result: PaymentResult,
+    ) -> Result<Payment, UseCaseError> {
         settle_payment(&self.app, &gateway(), report(payment, result)).await
     }
 
@@ -240,124 +247,5 @@ impl Process {
         let payment = self.started_payment(order.id).await;
         self.settle(&payment, PaymentResult::Success).await.unwrap();
         find_order(&self.app, &by(BUYER), order.id).await.unwrap()
-    }
-}
-
-pub(crate) fn report(payment: &Payment, result: PaymentResult) -> SettlePayment {
-    let transaction_id = format!("txn-{}", payment.id);
-    SettlePayment { payment: payment.id, report: Settlement { transaction_id, result, amount: payment.amount } }
-}
-
-pub(crate) fn by(user: i64) -> CommandContext {
-    CommandContext {
-        actor: Actor::User { id: user.try_into().unwrap(), roles: vec![Role::User] },
-        tenant: TENANT,
-        trace: Trace { trace_id: format!("trace-{user}"), traceparent: None },
-        idempotency: None,
-    }
-}
-
-pub(crate) fn gateway() -> CommandContext {
-    CommandContext { actor: Actor::Gateway, ..by(1) }
-}
-
-pub(crate) fn money(minor: i64) -> Money {
-    Money::from_minor(minor).unwrap()
-}
-
-pub(crate) fn event_id(text: &str) -> EventId {
-    text.parse().unwrap()
-}
-
-/// The events of sample orders: buyer 10 takes product `order + 1000` of seller 20 for 88.50.
-pub(crate) mod sample {
-    use super::*;
-
-    const AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
-
-    fn facts(order: i64) -> OrderFacts {
-        OrderFacts {
-            order_id: order.try_into().unwrap(),
-            order_no: OrderNo::stored(format!("20260204103000{order:010}")),
-            buyer_id: BUYER.try_into().unwrap(),
-            seller_id: SELLER.try_into().unwrap(),
-            total_amount: money(8_850),
-        }
-    }
-
-    fn product(order: i64) -> ProductId {
-        (order + 1_000).try_into().unwrap()
-    }
-
-    pub(crate) fn created(order: i64) -> EventBody {
-        EventBody::OrderCreated(OrderCreated {
-            order: facts(order),
-            product: product(order),
-            quantity: 1,
-            price: money(8_850),
-        })
-    }
-
-    pub(crate) fn paid(order: i64) -> EventBody {
-        let (amount, product) = (money(8_850), product(order));
-        EventBody::OrderPaid(OrderPaid { order: facts(order), pay_time: AT, amount, product })
-    }
-
-    pub(crate) fn changed(order: i64) -> EventBody {
-        EventBody::OrderStatusChanged(OrderStatusChanged {
-            order: facts(order),
-            old_status: OrderStatus::Paid,
-            new_status: OrderStatus::Shipped,
-            changed_at: AT,
-        })
-    }
-
-    pub(crate) fn cancelled(order: i64) -> EventBody {
-        EventBody::OrderCancelled(OrderCancelled {
-            order: facts(order),
-            reason: CancelReason::Buyer,
-            cancelled_at: AT,
-            product: product(order),
-        })
-    }
-
-    pub(crate) fn timeout(order: i64, create_time: DateTime<Utc>) -> EventBody {
-        EventBody::OrderTimeout(OrderTimeout { order: facts(order), create_time })
-    }
-}
-
-impl World {
-    /// An event that happens now.
-    pub(crate) fn event(&self, id: &str, seq: i64, body: &EventBody) -> NewEvent {
-        NewEvent {
-            event_id: event_id(id),
-            event_type: body.event_type().as_str().to_owned(),
-            aggregate: AggregateRef {
-                tenant: TENANT,
-                kind: body.event_type().aggregate().as_str().to_owned(),
-                id: body.aggregate_id(),
-            },
-            aggregate_seq: seq,
-            payload: body.to_json(),
-            metadata: EventMetadata { trace_id: Some(format!("trace-{id}")), ..EventMetadata::default() },
-            occurred_at: self.now(),
-            max_retry_count: 3,
-        }
-    }
-}
-
-/// The message that carries a row.
-pub(crate) fn message(row: &OutboxRow) -> Message {
-    let headers = [
-        ("tenantId", row.aggregate.tenant.to_string()),
-        ("aggregateType", row.aggregate.kind.clone()),
-        ("aggregateId", row.aggregate.id.to_string()),
-    ];
-    Message {
-        message_id: Some(row.event_id.to_string()),
-        kind: Some(row.event_type.clone()),
-        correlation_id: Some(row.trace_id().to_owned()),
-        headers: headers.map(|(name, value)| (name.to_owned(), value)).into(),
-        body: envelope_of(row).unwrap().to_json(),
     }
 }

@@ -97,7 +97,9 @@ impl ConfigError {
         match self {
             ConfigError::UnknownKey { nearest, .. } => format!("did you mean {nearest}? otherwise remove it"),
             ConfigError::NotASection { key, .. } => format!("write [{key}] and its keys below"),
-            ConfigError::Unreadable { .. } => "correct the path or the permissions, or leave --config out".to_owned(),
+            ConfigError::Unreadable { .. } => {
+                "correct the path or the permissions, or leave --config out".to_owned()
+            }
             ConfigError::Syntax { .. } => "correct the line; text needs quotes: \"5s\"".to_owned(),
             ConfigError::Refused { remedy, .. } => remedy.clone(),
         }

@@ -29,7 +29,9 @@ impl Sources {
     /// Those of this process.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
         let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+            .filter_map(|(name, value)| {
+                Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+            })
             .collect();
         Sources { file, variables, flags: Vec::new() }
     }
@@ -87,7 +89,12 @@ fn add_file(path: &Path, settings: &mut Settings) -> Result<(), ConfigError> {
     add_section("", content, &Origin::File(path.to_owned()), settings)
 }
 
-fn add_section(section: &str, content: Dict, origin: &Origin, settings: &mut Settings) -> Result<(), ConfigError> {
+fn add_section(
+    section: &str,
+    content: Dict,
+    origin: &Origin,
+    settings: &mut Settings,
+) -> Result<(), ConfigError> {
     for (name, value) in content {
         let path = if section.is_empty() { name } else { format!("{section}.{name}") };
         if let Some(key) = key(&path) {

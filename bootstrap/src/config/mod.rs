@@ -127,7 +127,10 @@ const MIN_JWT_SECRET: usize = 32;
 fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
     let item = reader.item("http.listen")?;
     item.text()?.parse().map_err(|_| {
-        item.refused("it is no address and port", "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free one")
+        item.refused(
+            "it is no address and port",
+            "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free one",
+        )
     })
 }
 
@@ -163,16 +166,28 @@ fn pending_timeout(reader: &Reader<'_>) -> Result<Duration, ConfigError> {
         let why = "without time to pay every order would be cancelled, and a message that never expires frees no product";
         return Err(item.refused(why, remedy));
     }
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and below 2^32 by now")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive and below 2^32 by now"
+    )]
     let timeout = Duration::from_millis((minutes * 60_000.0).round() as u64);
-    if timeout < MILLISECOND { Err(item.refused("it is less than a millisecond", remedy)) } else { Ok(timeout) }
+    if timeout < MILLISECOND {
+        Err(item.refused("it is less than a millisecond", remedy))
+    } else {
+        Ok(timeout)
+    }
 }
 
 fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
     let interval_why = "the sweep finds what a lost message left: never, or without pause, is no sweep";
     let batch = reader.count("order.timeout.sweep-batch", 1..=MAX_BATCH, "a sweep of none closes nothing")?;
     Ok(TimeoutSettings {
-        sweep_interval: reader.duration("order.timeout.sweep-interval", MILLISECOND * 10..=HOUR, interval_why)?,
+        sweep_interval: reader.duration(
+            "order.timeout.sweep-interval",
+            MILLISECOND * 10..=HOUR,
+            interval_why,
+        )?,
         sweep_batch: NonZeroU32::new(batch).unwrap_or(NonZeroU32::MIN),
     })
 }
@@ -180,7 +195,8 @@ fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
 fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
     let batch = reader.count("outbox.batch", 1..=MAX_BATCH, "a window of no rows publishes nothing")?;
     let scan_why = "it is the longest that an event waits when nobody rings";
-    let lease_why = "a lease is renewed at a third: shorter ones are lost to a pause, longer ones outlive a crash";
+    let lease_why =
+        "a lease is renewed at a third: shorter ones are lost to a pause, longer ones outlive a crash";
     let lease = reader.duration("outbox.lease", SECOND..=MINUTE, lease_why)?;
     let confirm_why = "a broker that never confirms must be given up, a slow one must not";
     Ok(RelaySettings {
@@ -191,15 +207,21 @@ fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
             .one_of("outbox.on-failed", &[("continue", OnFailed::Continue), ("hold", OnFailed::Hold)])?,
         on_outage: reader.one_of("outbox.outage", &[("wait", OnOutage::Wait), ("count", OnOutage::Count)])?,
         lease_ms: u32::try_from(lease.as_millis()).unwrap_or(u32::MAX),
-        confirm_timeout: reader.duration("outbox.confirm-timeout", MILLISECOND * 100..=MINUTE * 10, confirm_why)?,
+        confirm_timeout: reader.duration(
+            "outbox.confirm-timeout",
+            MILLISECOND * 100..=MINUTE * 10,
+            confirm_why,
+        )?,
         ..RelaySettings::default()
     })
 }
 
 fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
-    let prefetch = reader.count("consumer.prefetch", 1..=u16::MAX, "0 is no limit to AMQP, and nothing to a reader")?;
+    let prefetch =
+        reader.count("consumer.prefetch", 1..=u16::MAX, "0 is no limit to AMQP, and nothing to a reader")?;
     let attempt_why = "a handler that hangs must be given up, a slow one must not";
-    let attempt_timeout = reader.duration("consumer.attempt-timeout", MILLISECOND * 10..=MINUTE * 10, attempt_why)?;
+    let attempt_timeout =
+        reader.duration("consumer.attempt-timeout", MILLISECOND * 10..=MINUTE * 10, attempt_why)?;
     let lease_why = "it is how long a crashed attempt keeps others away";
     let lease = reader.duration("consumer.lease", MILLISECOND * 10..=HOUR, lease_why)?;
     if lease <= attempt_timeout {

@@ -45,7 +45,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number within limits.
-    pub(super) fn count<T>(&self, key: &'static str, limits: RangeInclusive<T>, why: &str) -> Result<T, ConfigError>
+    pub(super) fn count<T>(
+        &self,
+        key: &'static str,
+        limits: RangeInclusive<T>,
+        why: &str,
+    ) -> Result<T, ConfigError>
     where
         T: DeserializeOwned + PartialOrd + Display,
     {
@@ -115,7 +120,11 @@ impl Item<'_> {
     pub(super) fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
         let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
         duration.ok_or_else(|| {
-            self.refused_as(&show(value), "it is no duration", "write a number and its unit: \"200ms\", \"5s\", \"2m\"")
+            self.refused_as(
+                &show(value),
+                "it is no duration",
+                "write a number and its unit: \"200ms\", \"5s\", \"2m\"",
+            )
         })
     }
 }
@@ -126,13 +135,16 @@ fn show(value: &Value) -> String {
         Value::String(_, text) => format!("\"{text}\""),
         Value::Char(_, letter) => format!("\"{letter}\""),
         Value::Bool(_, yes) => yes.to_string(),
-        Value::Num(_, number) => {
-            number.to_i128().map(|whole| whole.to_string()).or_else(|| number.to_u128().map(|n| n.to_string()))
-                .or_else(|| number.to_f64().map(|fraction| fraction.to_string())).unwrap_or_default()
-        }
+        Value::Num(_, number) => number
+            .to_i128()
+            .map(|whole| whole.to_string())
+            .or_else(|| number.to_u128().map(|n| n.to_string()))
+            .or_else(|| number.to_f64().map(|fraction| fraction.to_string()))
+            .unwrap_or_default(),
         Value::Empty(..) => "empty".to_owned(),
         Value::Dict(_, entries) => {
-            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key} = {}", show(value))).collect();
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{key} = {}", show(value))).collect();
             format!("{{{}}}", entries.join(", "))
         }
         Value::Array(_, items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),

@@ -51,7 +51,8 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
 
 /// `consumer.backoff` with `consumer.retry-threshold`.
 pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
-    let threshold = reader.count("consumer.retry-threshold", 0..=100, "a poison message would be tried for ever")?;
+    let threshold =
+        reader.count("consumer.retry-threshold", 0..=100, "a poison message would be tried for ever")?;
     let item = reader.item("consumer.backoff")?;
     let example = format!("write {BACKOFF}");
     let fields = Fields::of(&item, &example)?;
@@ -64,7 +65,9 @@ fn checked(item: &Item<'_>, policy: RetryPolicy, remedy: &str) -> Result<RetryPo
     let policy = policy.checked().map_err(|error| {
         let why = match error {
             RetryPolicyError::ZeroDelay => "a delay of nothing would spin",
-            RetryPolicyError::Shrinking => "delays must not shrink: a failing broker would be pressed harder each time",
+            RetryPolicyError::Shrinking => {
+                "delays must not shrink: a failing broker would be pressed harder each time"
+            }
             RetryPolicyError::CapBelowBase => "the cap is below the base, so the base would never be waited",
             RetryPolicyError::Jitter => "jitter is a share from 0 to 1",
         };
@@ -88,7 +91,8 @@ struct Fields<'a>(&'a Dict, &'a Item<'a>, &'a str);
 
 impl<'a> Fields<'a> {
     fn of(item: &'a Item<'a>, remedy: &'a str) -> Result<Fields<'a>, ConfigError> {
-        let dict = item.setting.value.as_dict().ok_or_else(|| item.refused("it is no inline table", remedy))?;
+        let dict =
+            item.setting.value.as_dict().ok_or_else(|| item.refused("it is no inline table", remedy))?;
         Ok(Fields(dict, item, remedy))
     }
 
@@ -103,7 +107,11 @@ impl<'a> Fields<'a> {
     fn jitter(&self) -> Result<Jitter, ConfigError> {
         let Some(value) = self.0.get("jitter") else { return Ok(Jitter::NONE) };
         let share = value.deserialize::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100 after the filter")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to 100 after the filter"
+        )]
         let percent = share.map(|share| (share * 100.0).round() as u8);
         percent
             .and_then(|percent| Jitter::percent(percent).ok())

@@ -57,8 +57,22 @@ fn the_defaults_are_those_of_the_application() {
 fn every_default_can_be_written_as_a_variable() {
     for key in KEYS {
         if let Some(default) = key.default {
-            load(&[(key.variable().as_str(), default)]).unwrap_or_else(|error| panic!("{}: {error}", key.path));
+            load(&[(key.variable().as_str(), default)])
+                .unwrap_or_else(|error| panic!("{}: {error}", key.path));
         }
+    }
+}
+
+#[test]
+fn the_readme_names_every_key_and_its_default() {
+    let readme = include_str!("../../../README.md");
+    for key in KEYS {
+        let row = format!(
+            "| `{}` | {}",
+            key.path,
+            key.default.map_or("made".to_owned(), |text| format!("`{text}` |"))
+        );
+        assert!(readme.contains(&row), "no row {row}");
     }
 }
 
@@ -137,9 +151,12 @@ fn a_named_file_must_be_there_and_be_toml() {
 #[test]
 fn pending_minutes_may_be_fractions_to_the_millisecond() {
     let timeout = |minutes: &str| {
-        load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes)]).map(|config| config.rules.pending_timeout)
+        load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes)])
+            .map(|config| config.rules.pending_timeout)
     };
-    for (minutes, millis) in [("0.05", 3_000), ("15", 900_000), ("0.333", 19_980), ("0.0001", 6), ("43200", 2_592_000_000)] {
+    for (minutes, millis) in
+        [("0.05", 3_000), ("15", 900_000), ("0.333", 19_980), ("0.0001", 6), ("43200", 2_592_000_000)]
+    {
         assert_eq!(timeout(minutes).unwrap(), Duration::from_millis(millis), "{minutes}");
     }
     for minutes in ["0", "-1", "0.000001", "43201", "soon", "\"15\"", "NaN"] {
@@ -156,7 +173,11 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_CONSUMER__PREFETCH", "consumer.prefetch", &["0", "65536", "-1"]),
         ("HANDOVER_CONSUMER__RETRY_THRESHOLD", "consumer.retry-threshold", &["-1", "101"]),
         ("HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH", "order.timeout.sweep-batch", &["0", "10001"]),
-        ("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "order.timeout.sweep-interval", &["0s", "9ms", "61m", "5", "soon"]),
+        (
+            "HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL",
+            "order.timeout.sweep-interval",
+            &["0s", "9ms", "61m", "5", "soon"],
+        ),
         ("HANDOVER_OUTBOX__SCAN_INTERVAL", "outbox.scan-interval", &["0s", "9ms", "61s"]),
         ("HANDOVER_OUTBOX__LEASE", "outbox.lease", &["0s", "999ms", "61s"]),
         ("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "outbox.confirm-timeout", &["0s", "99ms", "11m"]),
@@ -224,7 +245,8 @@ fn retry_policies_that_spin_shrink_or_mean_nothing_are_refused() {
 
 #[test]
 fn words_choose_what_happens_after_failures_and_outages() {
-    let config = load(&[("HANDOVER_OUTBOX__ON_FAILED", "hold"), ("HANDOVER_OUTBOX__OUTAGE", "count")]).unwrap();
+    let config =
+        load(&[("HANDOVER_OUTBOX__ON_FAILED", "hold"), ("HANDOVER_OUTBOX__OUTAGE", "count")]).unwrap();
     assert_eq!(config.settings.relay.on_failed, OnFailed::Hold);
     assert_eq!(config.settings.relay.on_outage, OnOutage::Count);
 }

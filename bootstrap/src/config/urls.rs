@@ -29,12 +29,21 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<PathBuf, ConfigError> {
             _ => Ok(PathBuf::from(path)),
         };
     }
-    let server = ["mysql:", "mariadb:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme));
+    let server =
+        ["mysql:", "mariadb:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme));
     if server {
         let shown = without_password(&url);
-        return Err(item.refused_as(&shown, "MySQL and PostgreSQL arrive with a later version; this one has SQLite", remedy));
+        return Err(item.refused_as(
+            &shown,
+            "MySQL and PostgreSQL arrive with a later version; this one has SQLite",
+            remedy,
+        ));
     }
-    let why = if url.contains(":memory:") { "a database in memory would lose what was answered" } else { "it is no database URL" };
+    let why = if url.contains(":memory:") {
+        "a database in memory would lose what was answered"
+    } else {
+        "it is no database URL"
+    };
     Err(item.refused(why, remedy))
 }
 

@@ -35,11 +35,15 @@ impl Row for Payment {
         }
     }
 
+    /// Another row of the same commit may have come in its place already.
     fn leave(&self, index: &mut PaymentIndex) {
-        if self.status == PaymentStatus::Processing {
-            index.processing.remove(&(self.tenant, self.order));
+        let place = (self.tenant, self.order);
+        if self.status == PaymentStatus::Processing && index.processing.get(&place) == Some(&self.id) {
+            index.processing.remove(&place);
         }
-        if let Some(transaction) = &self.transaction_id {
+        if let Some(transaction) = &self.transaction_id
+            && index.by_transaction.get(transaction) == Some(&self.id)
+        {
             index.by_transaction.remove(transaction);
         }
     }

@@ -192,6 +192,7 @@ macro_rules! store_rules {
             a_taken_payment_id_is_a_conflict,
             a_second_payment_in_processing_for_an_order_is_a_conflict,
             a_settled_payment_makes_room_for_another,
+            one_unit_may_settle_a_payment_and_begin_another,
             the_payment_in_processing_is_found_while_it_is,
             a_payment_is_found_by_its_id_in_any_tenant,
             a_payment_advances_from_the_version_before_only,

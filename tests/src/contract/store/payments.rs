@@ -63,6 +63,22 @@ pub async fn a_settled_payment_makes_room_for_another(rig: &dyn StoreRig) {
     assert_eq!(open, Some(payment(3, 1)));
 }
 
+/// One unit may settle a payment and begin another: the order then has that one in `PROCESSING`.
+pub async fn one_unit_may_settle_a_payment_and_begin_another(rig: &dyn StoreRig) {
+    for (old, new) in [(1, 2), (4, 3)] {
+        let order = old;
+        add(rig, &[payment(old, order)]).await;
+        let done = settled(&payment(old, order), PaymentStatus::Failed, &format!("t{old}"));
+        in_unit!(rig, |unit| {
+            changes_one(unit.advance_payment(&done).await);
+            unit.insert_payment(&payment(new, order)).await.unwrap();
+        });
+        let open = view(rig).await.payment_in_processing(TenantId::DEFAULT, order_id(order)).await.unwrap();
+        assert_eq!(open, Some(payment(new, order)));
+        is_conflict(begin(rig).await.insert_payment(&payment(9, order)).await);
+    }
+}
+
 /// The payment in `PROCESSING` is found by tenant and order, and only while it is in it.
 pub async fn the_payment_in_processing_is_found_while_it_is(rig: &dyn StoreRig) {
     add(rig, &[payment(1, 1), Payment { tenant: tenant(2), ..payment(2, 2) }]).await;

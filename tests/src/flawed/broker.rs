@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::contract::broker::BrokerRig;
+use crate::rigs::MemoryBrokerRig;
 use async_trait::async_trait;
 use handover_application::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
     Subscription,
 };
 use handover_application::topology::Topology;
-use handover_tests::contract::broker::BrokerRig;
-use handover_tests::rigs::MemoryBrokerRig;
 
-/// The promise that is broken.
+/// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub enum Flaw {
     None,
     UnroutableIsConfirmed,
     ReturnsAreAttachedToANeighbour,
@@ -39,13 +39,14 @@ pub(crate) enum Flaw {
 }
 
 /// The broker in memory with one flaw.
-pub(crate) struct FlawedBrokerRig {
+pub struct FlawedBrokerRig {
     sound: MemoryBrokerRig,
     flaw: Flaw,
 }
 
 impl FlawedBrokerRig {
-    pub(crate) fn new(flaw: Flaw) -> FlawedBrokerRig {
+    /// A fresh rig with this flaw.
+    pub fn new(flaw: Flaw) -> FlawedBrokerRig {
         FlawedBrokerRig { sound: MemoryBrokerRig::new(), flaw }
     }
 }
@@ -84,9 +85,6 @@ impl Broker for Flawed {
             match self.flaw {
                 // The digits of the number stay as they were.
                 Flaw::ExpiryNeverComes => queue.ttl = queue.ttl.map(|ttl| ttl * 1_000_000),
-                Flaw::ExpiryIsEarly => {
-                    queue.ttl = queue.ttl.map(|ttl| ttl.saturating_sub(Duration::from_millis(150)))
-                }
                 Flaw::AStarTakesAnyNumberOfWords => {
                     queue.bindings = queue.bindings.iter().map(|pattern| pattern.replace('*', "#")).collect();
                 }

@@ -5,8 +5,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
+use crate::contract::store::StoreRig;
+use crate::rigs::MemoryStoreRig;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_application::Wake;
@@ -15,12 +17,10 @@ use handover_domain::{
     AggregateRef, EventId, EventType, Order, OrderId, OrderStatus, OutboxStatus, Partition, PartitionSet,
     Payment, PaymentId, Product, ProductId, ProductStatus, TenantId, Title, UserId,
 };
-use handover_tests::contract::store::StoreRig;
-use handover_tests::rigs::MemoryStoreRig;
 
-/// The promise that is broken.
+/// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub enum Flaw {
     None,
     EventsAreAppendedAfterTheCommit,
     AppendKeepsTheFirstHundredOnly,
@@ -57,21 +57,30 @@ struct Shared {
     flaw: Flaw,
     /// Events that were marked as sent, for [`Flaw::SentMovesFailedRows`].
     marked: Mutex<BTreeSet<EventId>>,
+    /// Keeps units apart where a flaw would otherwise show only now and then.
+    one_at_a_time: Arc<tokio::sync::Mutex<()>>,
     /// A transaction was left open, for [`Flaw::ACutBeginSwallowsTheNextUnit`].
     left_open: AtomicBool,
 }
 
 /// The store in memory with one flaw.
-pub(crate) struct FlawedStoreRig {
+pub struct FlawedStoreRig {
     sound: MemoryStoreRig,
     shared: Arc<Shared>,
 }
 
 impl FlawedStoreRig {
-    pub(crate) fn new(flaw: Flaw) -> FlawedStoreRig {
+    /// A fresh rig with this flaw.
+    pub fn new(flaw: Flaw) -> FlawedStoreRig {
         let sound = MemoryStoreRig::new();
         let inner = sound.store();
-        let shared = Shared { inner, flaw, marked: Mutex::default(), left_open: AtomicBool::new(false) };
+        let shared = Shared {
+            inner,
+            flaw,
+            marked: Mutex::default(),
+            one_at_a_time: Arc::default(),
+            left_open: AtomicBool::new(false),
+        };
         FlawedStoreRig { sound, shared: Arc::new(shared) }
     }
 }
@@ -114,12 +123,24 @@ impl Store for FlawedStore {
         let mut begun = Begun { shared: &self.0, cut: swallows };
         let inner = self.0.inner.begin().await?;
         begun.cut = false;
-        Ok(Box::new(Flawed { inner: Some(inner), shared: self.0.clone(), failed: false, events: Vec::new() }))
+        Ok(Box::new(Flawed {
+            inner: Some(inner),
+            shared: self.0.clone(),
+            failed: false,
+            events: Vec::new(),
+            alone: None,
+        }))
     }
 
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
         let inner = self.0.inner.view().await?;
-        Ok(Box::new(Flawed { inner: Some(inner), shared: self.0.clone(), failed: false, events: Vec::new() }))
+        Ok(Box::new(Flawed {
+            inner: Some(inner),
+            shared: self.0.clone(),
+            failed: false,
+            events: Vec::new(),
+            alone: None,
+        }))
     }
 }
 
@@ -131,6 +152,7 @@ struct Flawed<U: ?Sized + Send + 'static> {
     failed: bool,
     /// For [`Flaw::EventsAreAppendedAfterTheCommit`].
     events: Vec<NewEvent>,
+    alone: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 /// Long enough for anyone who watches.
@@ -145,6 +167,13 @@ type Unit = Flawed<dyn UnitOfWork>;
 impl<U: ?Sized + Send> Flawed<U> {
     fn inner(&mut self) -> &mut U {
         self.inner.as_mut().expect("a unit is used until it ends")
+    }
+
+    /// From here to the end of the unit.
+    async fn be_alone(&mut self) {
+        if self.alone.is_none() {
+            self.alone = Some(self.shared.one_at_a_time.clone().lock_owned().await);
+        }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -162,7 +191,7 @@ impl<U: ?Sized + Send> Drop for Flawed<U> {
             // The store in memory needs nothing but to be polled.
             let mut commit = pin!(unit.commit());
             let mut context = Context::from_waker(Waker::noop());
-            while let Poll::Pending = commit.as_mut().poll(&mut context) {}
+            while commit.as_mut().poll(&mut context).is_pending() {}
         }
     }
 }
@@ -435,11 +464,13 @@ writes! {
     }
 
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
-        if self.has(Flaw::SecondPaymentInProcessingIsIgnored)
-            && self.inner().payment_by_id(payment.id).await?.is_none()
-            && self.inner().payment_in_processing(payment.tenant, payment.order).await?.is_some()
-        {
-            return Ok(());
+        if self.has(Flaw::SecondPaymentInProcessingIsIgnored) {
+            self.be_alone().await;
+            if self.inner().payment_by_id(payment.id).await?.is_none()
+                && self.inner().payment_in_processing(payment.tenant, payment.order).await?.is_some()
+            {
+                return Ok(());
+            }
         }
         self.inner().insert_payment(payment).await
     }
@@ -509,6 +540,7 @@ writes! {
         if !self.has(Flaw::RecordIgnoresWhatIsExpected) {
             return self.inner().record(consumptions).await;
         }
+        self.be_alone().await;
         for row in consumptions {
             let now = self.inner().consumption(&row.consumer, &row.event_id).await?;
             let expected = now.map_or(Expected::Absent, |now| Expected::At(now.status, now.attempts));

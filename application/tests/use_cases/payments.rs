@@ -1,0 +1,120 @@
+//! Paying: started once, settled once, refunded where it came too late.
+
+use handover_application::use_cases::*;
+use handover_domain::*;
+
+use crate::support::{BUYER, Process, SELLER, World, by, gateway, money, report};
+
+async fn ordered() -> (World, Process, Order) {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await;
+    (world, process, order)
+}
+
+async fn types(world: &World) -> Vec<String> {
+    world
+        .rows()
+        .await
+        .into_iter()
+        .map(|row| row.event_type)
+        .filter(|name| !name.starts_with("ORDER_T"))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payment_asked_for_twice_is_one_payment() {
+    let (world, process, order) = ordered().await;
+    let payment = process.started_payment(order.id).await;
+    assert_eq!((payment.status, payment.amount), (PaymentStatus::Processing, order.payable));
+    assert_eq!(process.started_payment(order.id).await, payment);
+    assert_eq!(world.process().started_payment(order.id).await, payment, "whichever process is asked");
+    let seller = StartPayment { order: order.id, method: "card".into() };
+    let answer = start_payment(&process.app, &by(SELLER), seller).await;
+    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))));
+    assert_eq!(types(&world).await, ["ORDER_CREATED"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_pays_the_order_in_the_same_commit() {
+    let (world, process, order) = ordered().await;
+    let payment = process.started_payment(order.id).await;
+    let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
+    assert_eq!((settled.status, settled.refund_due), (PaymentStatus::Success, false));
+    let paid = world.order(order.id).await;
+    assert_eq!((paid.status, paid.pay_time), (OrderStatus::Paid, Some(settled.update_time)));
+    assert_eq!(types(&world).await, ["ORDER_CREATED", "PAYMENT_SUCCEEDED", "ORDER_PAID"]);
+    let rows = world.rows().await;
+    let succeeded = rows.iter().find(|row| row.event_type == "PAYMENT_SUCCEEDED").unwrap();
+    assert_eq!((succeeded.aggregate.kind.as_str(), succeeded.aggregate.id), ("Payment", payment.id.get()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_report_again_changes_nothing() {
+    let (world, process, order) = ordered().await;
+    let payment = process.started_payment(order.id).await;
+    let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
+    let (rows, paid) = (world.rows().await, world.order(order.id).await);
+    assert_eq!(process.settle(&payment, PaymentResult::Success).await.unwrap(), settled);
+    assert_eq!((world.rows().await, world.order(order.id).await), (rows, paid));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_report_about_a_settled_payment_or_another_amount_is_refused() {
+    let (world, process, order) = ordered().await;
+    let payment = process.started_payment(order.id).await;
+    let mut wrong = report(&payment, PaymentResult::Success);
+    wrong.report.amount = money(1);
+    let answer = settle_payment(&process.app, &gateway(), wrong).await;
+    assert!(matches!(answer, Err(UseCaseError::Payment(PaymentRefusal::WrongAmount { .. }))));
+    assert_eq!(world.order(order.id).await, order);
+    process.settle(&payment, PaymentResult::Success).await.unwrap();
+    let failed = process.settle(&payment, PaymentResult::Failed).await;
+    assert!(matches!(failed, Err(UseCaseError::Payment(PaymentRefusal::AlreadySettled { .. }))));
+    let mut other = report(&payment, PaymentResult::Success);
+    other.report.transaction_id = "another".into();
+    let other = settle_payment(&process.app, &gateway(), other).await;
+    assert!(matches!(other, Err(UseCaseError::Payment(PaymentRefusal::AlreadySettled { .. }))));
+    assert_eq!(types(&world).await, ["ORDER_CREATED", "PAYMENT_SUCCEEDED", "ORDER_PAID"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_payment_leaves_the_order_pending_and_payable_again() {
+    let (world, process, order) = ordered().await;
+    let first = process.started_payment(order.id).await;
+    let failed = process.settle(&first, PaymentResult::Failed).await.unwrap();
+    assert_eq!(failed.status, PaymentStatus::Failed);
+    assert_eq!(world.order(order.id).await, order);
+    let second = process.started_payment(order.id).await;
+    assert_ne!(second.id, first.id);
+    process.settle(&second, PaymentResult::Success).await.unwrap();
+    assert_eq!(world.order(order.id).await.status, OrderStatus::Paid);
+    let expected = ["ORDER_CREATED", "PAYMENT_FAILED", "PAYMENT_SUCCEEDED", "ORDER_PAID"];
+    assert_eq!(types(&world).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_after_the_cancellation_is_recorded_with_its_refund_due_and_leaves_the_order() {
+    let (world, process, order) = ordered().await;
+    let payment = process.started_payment(order.id).await;
+    let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+    let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
+    assert_eq!((settled.status, settled.refund_due), (PaymentStatus::Success, true));
+    assert_eq!(world.order(order.id).await, cancelled);
+    assert_eq!(types(&world).await, ["ORDER_CREATED", "ORDER_CANCELLED", "PAYMENT_SUCCEEDED"]);
+    assert_eq!(process.settle(&payment, PaymentResult::Success).await.unwrap(), settled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_of_the_gateway_settles_one_payment_only() {
+    let (world, process, order) = ordered().await;
+    let first = process.started_payment(order.id).await;
+    process.settle(&first, PaymentResult::Success).await.unwrap();
+    let other = process.ordered().await;
+    let second = process.started_payment(other.id).await;
+    let mut stolen = report(&second, PaymentResult::Success);
+    stolen.report.transaction_id = format!("txn-{}", first.id);
+    settle_payment(&process.app, &gateway(), stolen).await.unwrap_err();
+    assert_eq!(world.order(other.id).await.status, OrderStatus::Pending);
+    process.settle(&second, PaymentResult::Success).await.unwrap();
+}

@@ -1,0 +1,63 @@
+//! The cancellation sweep: every caller may go away, and every process may end, at every await. Whatever it was at is
+//! there whole or not at all, and the next one finds nothing in its way.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that plays the world; time in it is virtual"
+)]
+
+mod commands;
+mod loops;
+mod world;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// How a command is cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Its caller goes away; what it began runs to its end.
+    CallerGoes,
+    /// Its process ends, with everything in it.
+    ProcessEnds,
+}
+
+impl Cut {
+    pub const BOTH: [Cut; 2] = [Cut::CallerGoes, Cut::ProcessEnds];
+}
+
+/// More polls than anything here needs.
+const TOO_MANY: usize = 2_000;
+
+/// Polls a future up to `polls` times, and lets every other task take a step after each. Tells whether it completed.
+pub async fn step<T>(future: &mut Pin<Box<dyn Future<Output = T> + '_>>, polls: usize) -> Option<T> {
+    for _ in 0..polls {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return Some(output);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+/// Runs `case` with 0, 1, 2, ... polls, each time in a world of its own, until it says that it was complete.
+pub fn sweep(name: &str, case: impl AsyncFn(Cut, usize) -> bool) {
+    for cut in Cut::BOTH {
+        let complete = (0..TOO_MANY).find(|polls| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .expect("a runtime on this thread");
+            runtime.block_on(case(cut, *polls))
+        });
+        let polls = complete.unwrap_or_else(|| panic!("{name} is not complete after {TOO_MANY} polls"));
+        assert!(polls > 3, "{name} was complete after {polls} polls: nothing was cut");
+        println!("{name}, {cut:?}: cut at each of {polls} polls");
+    }
+}

@@ -1,0 +1,123 @@
+//! The store in memory and the store on SQLite play the same random sequences of port operations and must give the
+//! same answers: the same values, the same counts, the same kinds of error (not the same texts).
+//!
+//! The contract suite says what is promised; this finds what nobody thought of promising. Ids, tenants, keys and
+//! moments come from small universes, so that operations meet. `HANDOVER_LONG=1` plays many more.
+
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test outside any process of the application"
+)]
+
+mod play;
+mod steps;
+
+use chrono::TimeDelta;
+use handover_tests::contract::store::StoreRig;
+use handover_tests::flawed::store::{Flaw, FlawedStoreRig};
+use handover_tests::rigs::{MemoryStoreRig, SqliteStoreRig};
+use handover_tests::samples::start;
+use play::play;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use steps::Step;
+
+fn cases() -> u32 {
+    if std::env::var_os("HANDOVER_LONG").is_some_and(|long| long == "1") { 2_000 } else { 64 }
+}
+
+/// Brings the database's own clock to where the memory's stands.
+async fn set_the_clock(rig: &dyn StoreRig) {
+    let now = rig.store().view().await.expect("a view").database_now().await.expect("the database's now");
+    rig.move_database_clock(start() - now);
+}
+
+async fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
+    let (memory, sqlite) = (MemoryStoreRig::new(), SqliteStoreRig::new().await);
+    set_the_clock(&sqlite).await;
+    let expected = play(&memory, steps).await;
+    let seen = play(&sqlite, steps).await;
+    for (memory, sqlite) in expected.iter().zip(&seen) {
+        prop_assert_eq!(memory, sqlite, "left is memory, right is SQLite");
+    }
+    prop_assert_eq!(expected.len(), seen.len());
+    Ok(())
+}
+
+#[test]
+fn memory_and_sqlite_give_the_same_answers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let config =
+        Config { cases: cases(), failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    TestRunner::new(config)
+        .run(&steps::sequences(), |steps| runtime.block_on(compare(&steps)))
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// What is broken is found: a store with one flaw differs from the sound one within as many sequences.
+#[test]
+fn a_store_with_a_flaw_is_found_out() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let flaws = [
+        Flaw::EventsAreAppendedAfterTheCommit,
+        Flaw::AppendIgnoresCase,
+        Flaw::InsertIgnoresTakenIds,
+        Flaw::SecondPaymentInProcessingIsIgnored,
+        Flaw::OrdersLeakToOtherTenants,
+        Flaw::PagesRepeatTheirLastRow,
+        Flaw::OverdueLeavesOutTheDeadline,
+        Flaw::UpdatesIgnoreTheVersion,
+        Flaw::DueIgnoresHeldRows,
+        Flaw::DueCountsHeldRowsAgainstTheLimit,
+        Flaw::NextDueIsNotAfterNow,
+        Flaw::TheFenceSaysYes,
+        Flaw::RecordIgnoresWhatIsExpected,
+        Flaw::UnappliedForgetsFailed,
+        Flaw::EffectsAreDeduplicated,
+        Flaw::IdBlocksOverlap,
+        Flaw::ForgottenRelaysLiveOn,
+        Flaw::EndedLeasesAreNotRenewed,
+        Flaw::DroppedUnitsCommit,
+        Flaw::ProductsAreWrittenOutsideTheUnit,
+    ];
+    let mut runner = TestRunner::deterministic();
+    let sequences: Vec<Vec<Step>> =
+        (0..64).map(|_| steps::sequences().new_tree(&mut runner).expect("a sequence").current()).collect();
+    let sound: Vec<_> = sequences
+        .iter()
+        .map(|steps| runtime.block_on(play(&FlawedStoreRig::new(Flaw::None), steps)))
+        .collect();
+    let differs = |flaw: Flaw| {
+        let played = |steps| runtime.block_on(play(&FlawedStoreRig::new(flaw), steps));
+        sequences.iter().zip(&sound).any(|(steps, sound)| played(steps) != *sound)
+    };
+    let unnoticed: Vec<_> = flaws.into_iter().filter(|flaw| !differs(*flaw)).collect();
+    assert_eq!(unnoticed, []);
+}
+
+/// Answers that are all errors, or all empty, would prove nothing.
+#[test]
+fn the_random_sequences_do_something() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut answers = Vec::new();
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..40 {
+        let steps = steps::sequences().new_tree(&mut runner).expect("a sequence").current();
+        answers.extend(runtime.block_on(play(&MemoryStoreRig::new(), &steps)));
+    }
+    let share = |what: &dyn Fn(&str) -> bool| {
+        answers.iter().filter(|answer| what(answer)).count() * 100 / answers.len()
+    };
+    let conflicts = share(&|answer| answer.ends_with("Err(Conflict)"));
+    assert!((1..40).contains(&conflicts), "{conflicts} % are conflicts");
+    let empty = share(&|answer| answer.ends_with("Ok([])") || answer.ends_with("Ok(None)"));
+    assert!(empty < 75, "{empty} % are empty");
+    for what in
+        ["Ok(One)", "Ok(None)", "Err(Conflict)", "Ok(2)", "commit: Ok(())", "status: Retry", "status: Failed"]
+    {
+        assert!(answers.iter().any(|answer| answer.contains(what)), "{what} never happened");
+    }
+    assert!(TimeDelta::zero() < play::LEASE, "leases have a length");
+}
