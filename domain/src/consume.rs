@@ -18,7 +18,7 @@ pub enum ConsumeStatus {
     Dead,
 }
 
-super::order::named!(ConsumeStatus {
+crate::named::named!(ConsumeStatus {
     Processing => "PROCESSING", Waiting => "WAITING", Success => "SUCCESS", Failed => "FAILED", Dead => "DEAD"
 });
 

@@ -9,11 +9,13 @@ mod consume;
 mod event;
 mod ids;
 mod money;
+mod named;
 mod order;
 mod outbox;
 mod payment;
 mod product;
 mod retry;
+mod text;
 
 pub use consume::{ConsumeStatus, FailureKind};
 pub use event::{
@@ -25,11 +27,13 @@ pub use ids::{
     EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
 };
 pub use money::{Currency, Money, MoneyError};
+pub use named::UnknownName;
 pub use order::{
     CancelCause, CancelReason, NewOrder, Order, OrderAction, OrderActor, OrderNo, OrderRefusal, OrderStatus,
-    Shipment, TextError, UnknownName,
+    Shipment,
 };
 pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};
+pub use text::TextError;

@@ -18,7 +18,7 @@ pub enum OutboxStatus {
     Failed,
 }
 
-super::order::named!(OutboxStatus { New => "NEW", Retry => "RETRY", Sent => "SENT", Failed => "FAILED" });
+crate::named::named!(OutboxStatus { New => "NEW", Retry => "RETRY", Sent => "SENT", Failed => "FAILED" });
 
 impl OutboxStatus {
     /// Whether the relay still has work with it. Only such a row may be settled.

@@ -18,7 +18,7 @@ pub enum PaymentStatus {
     Failed,
 }
 
-super::order::named!(PaymentStatus { Processing => "PROCESSING", Success => "SUCCESS", Failed => "FAILED" });
+crate::named::named!(PaymentStatus { Processing => "PROCESSING", Success => "SUCCESS", Failed => "FAILED" });
 
 /// What the gateway reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

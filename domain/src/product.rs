@@ -17,7 +17,7 @@ pub enum ProductStatus {
     OffShelf,
 }
 
-super::order::named!(ProductStatus { OnSale => "on_sale", Sold => "sold", OffShelf => "off_shelf" });
+crate::named::named!(ProductStatus { OnSale => "on_sale", Sold => "sold", OffShelf => "off_shelf" });
 
 /// What can happen to a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub use fields::EnvelopeError;
 
 use serde::{Deserialize, Serialize};
 
-use super::order::named;
+use crate::named::named;
 
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,0 +1,36 @@
+//! The number of an order that people read.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::OrderId;
+
+/// The number that people read: `yyyyMMddHHmmss` and the last ten digits of the order id (spec §2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OrderNo(String);
+
+impl OrderNo {
+    /// The number of an order created then.
+    pub fn new(created: DateTime<Utc>, id: OrderId) -> OrderNo {
+        OrderNo(format!("{}{:010}", created.format("%Y%m%d%H%M%S"), id.get() % 10_000_000_000))
+    }
+
+    /// A number that was stored.
+    pub fn stored(text: String) -> OrderNo {
+        OrderNo(text)
+    }
+
+    /// The number as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OrderNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
