@@ -155,6 +155,7 @@ flaws! { broken_by_store(StoreFlaw) {
         "after_a_failed_statement_nothing_can_be_committed",
         "of_payments_started_at_once_for_one_order_one_is",
         "statements_after_a_failed_one_are_lost_as_well",
+        "one_unit_may_settle_a_payment_and_begin_another",
     ]
     titles_are_trimmed: TitlesAreTrimmed breaks [
         "a_product_is_read_back_as_it_was_written",

@@ -1,6 +1,7 @@
 //! The dead-letter drainer: moves each dead letter into the table and marks it DEAD for its consumer, in one transaction.
 
 use std::num::NonZeroU16;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ use tracing::{error, warn};
 use super::Subscriber;
 use super::inbox::{Identity, Inbox, InboxError, hash, identify};
 use crate::ports::{
-    DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, Subscription, Unapplied, UnitOfWork,
+    DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, StoreError, Subscription, Unapplied, UnitOfWork,
 };
 use crate::settings::ConsumerSettings;
 use crate::topology::DEAD_LETTER_QUEUE;
-use crate::{App, texts, with_tx};
+use crate::{App, UnitError, texts, with_tx};
 
 /// Dead letters taken at a time.
 const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);
@@ -64,25 +65,57 @@ impl DeadLetterDrainer {
                     Err(error) => return warn!(%error, "[DeadLetters] the subscription ended"),
                 },
             };
-            let (this, letters) = (Arc::clone(self), Arc::clone(&deliveries));
-            let parked = with_tx(&self.app.tx, move |unit, _| {
-                let (this, letters) = (Arc::clone(&this), Arc::clone(&letters));
-                Box::pin(async move {
-                    for delivery in letters.iter() {
-                        this.park(unit, delivery).await?;
-                    }
-                    Ok::<(), InboxError>(())
-                })
-            })
-            .await;
-            if let Err(error) = parked {
-                return warn!(%error, "[DeadLetters] the store failed; {} dead letters stay queued", deliveries.len());
-            }
-            let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
+            let parked = match self.park_all(&deliveries, 0..deliveries.len()).await {
+                Ok(()) => deliveries.iter().collect(),
+                Err(error) if error.store_error().is_some_and(StoreError::is_outage) => {
+                    return warn!(%error, "[DeadLetters] the store failed; {} dead letters stay queued", deliveries.len());
+                }
+                Err(error) => {
+                    warn!(%error, "[DeadLetters] {} dead letters are parked one by one", deliveries.len());
+                    self.park_each(&deliveries).await
+                }
+            };
+            let tags: Vec<DeliveryTag> = parked.iter().map(|delivery| delivery.tag).collect();
             if let Err(error) = subscription.ack(&tags).await {
                 return warn!(%error, "[DeadLetters] {} dead letters were not acked; they come again", tags.len());
             }
+            if tags.len() < deliveries.len() {
+                return;
+            }
         }
+    }
+
+    /// Those that could be parked: one that the store refuses keeps no other from it.
+    async fn park_each<'a>(self: &Arc<Self>, deliveries: &'a Arc<Vec<Delivery>>) -> Vec<&'a Delivery> {
+        let mut parked = Vec::new();
+        for (index, delivery) in deliveries.iter().enumerate() {
+            match self.park_all(deliveries, index..index + 1).await {
+                Ok(()) => parked.push(delivery),
+                Err(error) => error!(%error, eventId = delivery.message.message_id.as_deref(),
+                    traceId = delivery.message.correlation_id.as_deref(),
+                    "[DeadLetters] [ALERT] a dead letter cannot be parked; it stays queued"),
+            }
+        }
+        parked
+    }
+
+    /// Parks some of the deliveries in one transaction.
+    async fn park_all(
+        self: &Arc<Self>,
+        deliveries: &Arc<Vec<Delivery>>,
+        range: Range<usize>,
+    ) -> Result<(), InboxError> {
+        let (this, deliveries) = (Arc::clone(self), Arc::clone(deliveries));
+        with_tx(&self.app.tx, move |unit, _| {
+            let (this, deliveries, range) = (Arc::clone(&this), Arc::clone(&deliveries), range.clone());
+            Box::pin(async move {
+                for delivery in deliveries.get(range).unwrap_or_default() {
+                    this.park(unit, delivery).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
     }
 
     async fn park(&self, unit: &mut dyn UnitOfWork, delivery: &Delivery) -> Result<(), InboxError> {

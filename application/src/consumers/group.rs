@@ -46,7 +46,9 @@ impl Inbox {
         match settled {
             Ok(settled) => {
                 for (delivery, envelope) in group {
-                    if settled.contains(&envelope.event_id) {
+                    // Another message under the same id was not looked at: that one goes alone.
+                    let is_wanted = wanted.envelopes.get(&envelope.event_id) == Some(&envelope);
+                    if is_wanted && settled.contains(&envelope.event_id) {
                         info!(eventId = %envelope.event_id, eventType = %envelope.event_type,
                             traceId = %envelope.trace_id, aggregateId = envelope.aggregate_id, queue = self.queue,
                             consumer = self.name(), "[{}] Message consumed successfully", self.name());

@@ -49,6 +49,15 @@ impl Ownership {
         self.held.iter().filter(|(_, held)| now < held.valid_until).map(|(partition, _)| *partition).collect()
     }
 
+    /// Those of them that have been held ever since: in the same epoch.
+    pub(super) fn owned_since(&self, holds: &[PartitionHold]) -> PartitionSet {
+        let owned = self.owned();
+        let same = |hold: &&PartitionHold| {
+            self.held.get(&hold.partition).is_some_and(|held| held.epoch == hold.epoch)
+        };
+        holds.iter().filter(same).map(|hold| hold.partition).filter(|it| owned.contains(*it)).collect()
+    }
+
     /// The holds that settlement has to show.
     pub(super) fn holds(&self) -> Vec<PartitionHold> {
         self.held
@@ -88,9 +97,11 @@ impl Ownership {
         Ok(())
     }
 
-    /// Forgets partitions that settlement found to be another's.
-    pub(super) fn lost(&mut self, still_ours: PartitionSet) {
-        self.held.retain(|partition, _| still_ours.contains(*partition));
+    /// Forgets holds that settlement found to be good no longer.
+    pub(super) fn lost(&mut self, lost: &[PartitionHold]) {
+        self.held.retain(|partition, held| {
+            !lost.contains(&PartitionHold { partition: *partition, epoch: held.epoch })
+        });
     }
 
     /// Gives everything back, at the end.

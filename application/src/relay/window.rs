@@ -13,7 +13,8 @@ use super::Relay;
 use super::message::outgoing;
 use super::ownership::Surplus;
 use crate::ports::{
-    BrokerError, Confirmed, FailedPublish, OutboxRepo, OutboxRow, Outgoing, PublishOutcome, StoreError,
+    BrokerError, Confirmed, FailedPublish, OutboxRepo, OutboxRow, Outgoing, PartitionHold, PublishOutcome,
+    StoreError,
 };
 use crate::settings::OnOutage;
 use crate::{texts, with_tx};
@@ -38,8 +39,10 @@ impl Relay {
     pub(super) async fn publish_window(&mut self, due: Vec<OutboxRow>) -> Result<WindowEnd, StoreError> {
         let mut results = Results::default();
         let mut stuck: BTreeSet<(i64, String, i64)> = BTreeSet::new();
+        // The epochs in which the rows were read: what is found out about them counts in no other.
+        let holds = self.ownership.holds();
         for round in rounds(&due) {
-            let owned = self.ownership.owned();
+            let owned = self.ownership.owned_since(&holds);
             let ready: Vec<&OutboxRow> = round
                 .into_iter()
                 .filter(|row| owned.contains(row.partition()) && !stuck.contains(&lane(row)))
@@ -47,12 +50,12 @@ impl Relay {
             self.publish_round(&ready, &mut results).await;
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
             stuck.extend(ready.iter().filter(|row| !done.contains(&row.event_id)).map(|row| lane(row)));
-            if results.broker_away {
+            if results.broker_away || self.app.tx.tasks.stopping().is_cancelled() {
                 break;
             }
         }
         let away = results.broker_away;
-        self.settle(&due, results).await?;
+        self.settle(&due, holds, results).await?;
         Ok(if away { WindowEnd::BrokerAway } else { WindowEnd::Settled })
     }
 
@@ -89,6 +92,9 @@ impl Relay {
     /// Finds the message for which the broker closes the door, and charges it alone.
     async fn publish_singly(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
+            if self.app.tx.tasks.stopping().is_cancelled() {
+                return;
+            }
             let Ok(message) = outgoing(row, self.app.rules.pending_timeout) else { continue };
             match self.publish(vec![message]).await {
                 Ok(outcomes) => self.sort(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results),
@@ -193,7 +199,12 @@ impl Relay {
     }
 
     /// Writes down what became of the window: only for partitions that are still ours.
-    async fn settle(&mut self, due: &[OutboxRow], results: Results) -> Result<(), StoreError> {
+    async fn settle(
+        &mut self,
+        due: &[OutboxRow],
+        holds: Vec<PartitionHold>,
+        results: Results,
+    ) -> Result<(), StoreError> {
         if results.confirmed.is_empty() && results.failed.is_empty() {
             return Ok(());
         }
@@ -206,8 +217,7 @@ impl Relay {
             .chain(results.failed.iter().map(|failed| &failed.event_id))
             .filter_map(|id| partitions.get(id).copied())
             .collect();
-        let holds =
-            self.ownership.holds().into_iter().filter(|hold| touched.contains(hold.partition)).collect();
+        let holds = holds.into_iter().filter(|hold| touched.contains(hold.partition)).collect();
         let job = Arc::new(Settlement {
             owner: self.ownership.id().clone(),
             holds,
@@ -224,15 +234,11 @@ impl Relay {
         })
         .await?;
         self.report(due, &job, ours);
-        if ours != touched {
-            let all = self
-                .ownership
-                .owned()
-                .iter()
-                .filter(|p| ours.contains(*p) || !touched.contains(*p))
-                .collect();
+        let lost: Vec<PartitionHold> =
+            job.holds.iter().filter(|hold| !ours.contains(hold.partition)).copied().collect();
+        if !lost.is_empty() {
             warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay");
-            self.ownership.lost(all);
+            self.ownership.lost(&lost);
         }
         Ok(())
     }
@@ -265,7 +271,7 @@ impl Relay {
 /// What one settlement writes.
 struct Settlement {
     owner: crate::ports::RelayId,
-    holds: Vec<crate::ports::PartitionHold>,
+    holds: Vec<PartitionHold>,
     now: chrono::DateTime<chrono::Utc>,
     confirmed: BTreeMap<handover_domain::Partition, Vec<Confirmed>>,
     failed: BTreeMap<handover_domain::Partition, Vec<FailedPublish>>,

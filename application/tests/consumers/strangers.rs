@@ -150,3 +150,35 @@ async fn a_letter_from_a_queue_that_nobody_works_on_is_parked() {
     assert_eq!(letter.queue, FULFILLMENT_QUEUE);
     assert_eq!(letter.reason, "消息消费失败: no consumer works on order.fulfillment.queue");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_message_beside_the_genuine_one_is_parked_whichever_comes_first() {
+    for forged_first in [true, false] {
+        let (world, process, _) = consuming(|_, _| Act::Apply).await;
+        world.happened(&process, "e-1", 7, 1).await;
+        let genuine = message(&world.row("e-1").await);
+        let forged = Message { body: genuine.body.replace("88.50", "0.01"), ..genuine.clone() };
+        let both = if forged_first { [forged, genuine] } else { [genuine, forged] };
+        for message in both {
+            world.broker.inject(QUEUE, message);
+        }
+        let letter = the_letter(&world).await;
+        assert_eq!(letter.reason, "消息消费失败: the outbox row of event e-1 has another payload");
+        assert_eq!(world.effects(7).await, ["e-1"]);
+        process.kill().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_the_store_refuses_keeps_no_other_from_being_parked() {
+    let (world, _process, _) = consuming(|_, _| Act::Apply).await;
+    for number in 0..5 {
+        // PostgreSQL takes no NUL in a text.
+        let body = if number == 2 { "nul \0".to_owned() } else { format!("stray {number}") };
+        world.broker.inject(QUEUE, Message { body, ..Message::default() });
+    }
+    pass(millis(5_000)).await;
+    assert_eq!(world.letters().await.len(), 4);
+    let left = world.depth(DEAD_LETTER_QUEUE).await;
+    assert_eq!(left.ready + left.unacked, 1, "it is not lost");
+}

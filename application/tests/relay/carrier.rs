@@ -118,16 +118,22 @@ pub(crate) fn willing() -> (Arc<dyn Broker>, Windows) {
     carrier_by_id(|_| Fate::Confirm)
 }
 
-/// The broker in memory behind a slow line: what it is given arrives at once, the answer to the first window late.
+/// The broker in memory behind a slow line: what it is given arrives at once, the answer late.
 pub(crate) struct Slow {
     inner: MemoryBroker,
     first: Mutex<Duration>,
+    later: Duration,
 }
 
 impl Slow {
+    /// The first answer takes that long, and each later one so long.
+    pub(crate) fn each(inner: &MemoryBroker, first: Duration, later: Duration) -> Arc<Slow> {
+        Arc::new(Slow { inner: inner.clone(), first: Mutex::new(first), later })
+    }
+
     /// The first answer takes that long.
     pub(crate) fn first(inner: &MemoryBroker, takes: Duration) -> Arc<Slow> {
-        Arc::new(Slow { inner: inner.clone(), first: Mutex::new(takes) })
+        Slow::each(inner, takes, Duration::ZERO)
     }
 }
 
@@ -138,7 +144,8 @@ impl Broker for Slow {
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let takes = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
+        let takes =
+            std::mem::replace(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner), self.later);
         let outcomes = self.inner.publish(window).await;
         pass(takes).await;
         outcomes

@@ -144,3 +144,19 @@ async fn an_outage_of_the_store_only_makes_the_relay_wait() {
     eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert!(windows.all().len() <= 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_stops_waits_for_the_confirms_on_their_way_and_publishes_no_more() {
+    let world = World::new().await;
+    let process = world.process_on(Slow::each(&world.broker, secs(9), secs(9)));
+    process.start_relay("relay-1", RelaySettings::default());
+    let events = (1..=20).map(|seq| world.event(&format!("e-{seq}"), seq, &sample::changed(7)));
+    process.commit(events.collect()).await;
+    pass(millis(9_500)).await;
+    let begun = tokio::time::Instant::now();
+    process.app.tx.tasks.stop().await;
+    assert!(begun.elapsed() <= secs(10), "{:?}", begun.elapsed());
+    let sent: Vec<bool> = world.rows().await.iter().map(|row| row.status == OutboxStatus::Sent).collect();
+    assert_eq!(sent, [[true; 2].as_slice(), &[false; 18]].concat());
+    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 2);
+}

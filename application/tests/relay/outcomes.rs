@@ -2,7 +2,7 @@
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::OutboxStatus;
+use handover_domain::{OutboxStatus, RetryPolicy};
 
 use crate::carrier::{Fate, carrier_by_id, willing};
 use crate::relay_on;
@@ -113,4 +113,16 @@ async fn a_retry_without_a_time_is_due_at_once() {
     pass(millis(50)).await;
     let row = world.row("e-1").await;
     assert_eq!((row.status, row.retry_count), (OutboxStatus::Sent, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_made_when_it_is_due_and_not_at_the_next_look() {
+    let (broker, windows) = carrier_by_id(|_| Fate::Return);
+    let delays = [700, 1_100, 1_900].map(millis).to_vec();
+    let retry = RetryPolicy::Schedule { delays: delays.clone() };
+    let (world, process) = relay_on(broker, RelaySettings { retry, ..RelaySettings::default() }).await;
+    process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
+    pass(secs(10)).await;
+    let pauses = windows.pauses("e-1");
+    assert!(pauses.iter().zip(delays).all(|(pause, delay)| *pause < delay + millis(20)), "{pauses:?}");
 }

@@ -8,7 +8,7 @@ use handover_application::ports::*;
 use handover_application::topology::WEBHOOK_QUEUE;
 use handover_domain::OutboxStatus;
 
-use crate::carrier::{Slow, willing};
+use crate::carrier::{Fate, Slow, carrier_by_id, willing};
 use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};
 
 const LEASE: std::time::Duration = secs(5);
@@ -131,25 +131,44 @@ async fn a_relay_that_stalls_beyond_its_lease_settles_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stalled_relay_found_out_does_not_undo_what_its_successor_did() {
+async fn a_relay_that_lost_its_lease_between_two_events_does_not_publish_the_second() {
     let world = World::new().await;
     let slow = world.process_on(Slow::first(&world.broker, secs(9)));
-    // Where the slow one publishes, nothing takes the event: its answer is "returned".
-    assert!(world.broker.unbind(WEBHOOK_QUEUE, "order.status.changed"));
     slow.start_relay("a-slow", RelaySettings::default());
     slow.commit(vec![world.event("e-1", 1, &sample::changed(7)), world.event("e-2", 2, &sample::changed(7))])
         .await;
     pass(millis(50)).await;
     slow.faults.set_away(true);
-    let (silent, _) = crate::carrier::carrier_by_id(|_| crate::carrier::Fate::Nack);
-    let other = world.process_on(silent);
+    let (willing, windows) = willing();
+    let other = world.process_on(willing);
     other.start_relay("b-other", RelaySettings::default());
-    eventually(LEASE + TICK * 2, async || world.row("e-1").await.retry_count == 1).await;
-    let settled = world.row("e-1").await;
+    pass(secs(20)).await;
+    assert_eq!(windows.ids(), [["e-1"], ["e-2"]]);
+    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 1, "the slow one published the first alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stalled_relay_found_out_is_not_written_also_where_it_owns_the_partition_again() {
+    let world = World::new().await;
+    let begun = tokio::time::Instant::now();
+    // Where the slow one publishes, nothing takes the events: its answer, after 9 s, is "returned".
+    assert!(world.broker.unbind(WEBHOOK_QUEUE, "order.status.changed"));
+    let slow = world.process_on(Slow::first(&world.broker, secs(9)));
+    slow.start_relay("a-slow", RelaySettings::default());
+    slow.commit((1..=64).map(|n| world.event(&format!("e-{n}"), 1, &sample::changed(n))).collect()).await;
+    pass(millis(50)).await;
+    slow.faults.set_away(true);
+    let (nacking, _) = carrier_by_id(|_| Fate::Nack);
+    let other = world.process_on(nacking);
+    other.start_relay("b-other", RelaySettings::default());
+    eventually(LEASE + TICK * 2, async || world.rows().await.iter().all(|row| row.retry_count == 1)).await;
+    let settled = world.rows().await;
     slow.faults.set_away(false);
-    pass(secs(2)).await;
-    assert_eq!(world.row("e-1").await, settled, "a failure that another epoch saw is not written");
-    assert!(settled.last_error.unwrap().contains("the disk is full"));
+    pass(millis(8_900) - begun.elapsed()).await;
+    let share = shares(&world).await.get("a-slow").copied();
+    assert!(share.is_some_and(|count| count > 0), "it owns some again: {share:?}");
+    pass(secs(1)).await;
+    assert_eq!(world.rows().await, settled, "every row is as its owner of that epoch left it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -177,9 +177,16 @@ passes_on!(DeadLetterQueries {
     fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
     fn dead_letters(queue: Option<&str>, limit: u32) -> Vec<DeadLetter>;
 });
-passes_on!(DeadLetterRepo {
-    fn park(letters: &[DeadLetter]) -> ();
-});
+#[async_trait]
+impl DeadLetterRepo for FaultyUnit {
+    /// As PostgreSQL, takes no NUL in a text.
+    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        if letters.iter().any(|letter| letter.body.contains('\0')) {
+            return Err(StoreError::Backend("invalid byte sequence for encoding \"UTF8\": 0x00".into()));
+        }
+        self.inner.park(letters).await
+    }
+}
 passes_on!(EffectQueries {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
     fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;

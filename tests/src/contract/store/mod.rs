@@ -9,9 +9,12 @@ use handover_application::ports::{Changed, DeadLetterStatus, Store, StoreError, 
 
 use super::{RuleFuture, within};
 
+pub mod catching_up;
 pub mod consume;
+pub mod cutting;
 pub mod dead_letters;
 pub mod effects;
+pub mod failing;
 pub mod ids;
 pub mod leases;
 pub mod orders;
@@ -20,7 +23,9 @@ pub mod outbox_due;
 pub mod payments;
 pub mod products;
 pub mod races;
+pub mod settling;
 pub mod units;
+pub mod waking;
 
 /// A fresh, empty store and what surrounds it.
 #[async_trait]
@@ -132,14 +137,6 @@ macro_rules! store_rules {
             a_dropped_unit_undoes_everything,
             a_dropped_unit_undoes_its_changes_of_old_rows,
             dropped_units_leave_later_units_working,
-            a_begin_cut_at_any_point_leaves_later_units_working,
-            begins_that_are_cut_use_nothing_up,
-            a_unit_cut_in_the_middle_of_a_statement_is_undone,
-            a_commit_cut_at_any_point_happened_whole_or_not_at_all,
-            after_a_failed_statement_nothing_can_be_committed,
-            statements_after_a_failed_one_are_lost_as_well,
-            a_failed_unit_leaves_later_units_working,
-            a_write_that_changes_nothing_is_no_failure,
             a_view_sees_every_commit_before_it,
             a_unit_sees_every_commit_before_it,
             a_view_holds_up_no_writer,
@@ -147,10 +144,24 @@ macro_rules! store_rules {
             a_commit_is_seen_whole,
             what_was_committed_survives_a_restart,
             units_side_by_side_do_not_see_each_other,
+            times_survive_to_the_microsecond,
+        ]
+        failing: [
+            after_a_failed_statement_nothing_can_be_committed,
+            statements_after_a_failed_one_are_lost_as_well,
+            a_failed_unit_leaves_later_units_working,
+            a_write_that_changes_nothing_is_no_failure,
+        ]
+        cutting: [
+            a_begin_cut_at_any_point_leaves_later_units_working,
+            begins_that_are_cut_use_nothing_up,
+            a_unit_cut_in_the_middle_of_a_statement_is_undone,
+            a_commit_cut_at_any_point_happened_whole_or_not_at_all,
+        ]
+        waking: [
             a_commit_that_appended_events_rings_for_their_partitions,
             whoever_is_woken_sees_the_events,
             a_unit_that_is_not_committed_rings_nobody,
-            times_survive_to_the_microsecond,
         ]
         races: [
             of_units_that_change_one_product_exactly_one_does,
@@ -213,16 +224,6 @@ macro_rules! store_rules {
             pages_run_from_the_greatest_id_down,
             every_part_of_a_filter_narrows_the_page,
             a_filter_takes_its_first_moment_and_leaves_out_its_last,
-            a_confirmed_row_is_sent_and_knows_when,
-            a_confirm_moves_no_row_that_is_settled,
-            a_failed_publish_leaves_its_mark,
-            a_failure_moves_no_row_that_is_settled,
-            settling_leaves_the_event_as_it_was,
-            the_fence_lets_good_holds_through,
-            the_fence_refuses_what_is_not_held,
-            the_fence_refuses_a_hold_that_was_lost_in_between,
-            the_fence_lets_a_lease_through_that_ended_and_nobody_took,
-            the_fence_takes_every_partition_at_once,
         ]
         outbox_due: [
             new_rows_are_due_in_the_order_of_their_ids,
@@ -249,6 +250,18 @@ macro_rules! store_rules {
             the_next_due_time_is_the_earliest_after_now,
             the_next_due_time_counts_pending_rows_of_the_partitions_only,
         ]
+        settling: [
+            a_confirmed_row_is_sent_and_knows_when,
+            a_confirm_moves_no_row_that_is_settled,
+            a_failed_publish_leaves_its_mark,
+            a_failure_moves_no_row_that_is_settled,
+            settling_leaves_the_event_as_it_was,
+            the_fence_lets_good_holds_through,
+            the_fence_refuses_what_is_not_held,
+            the_fence_refuses_a_hold_that_was_lost_in_between,
+            the_fence_lets_a_lease_through_that_ended_and_nobody_took,
+            the_fence_takes_every_partition_at_once,
+        ]
         consume: [
             a_recorded_row_is_read_back_as_it_was_written,
             every_status_of_the_log_survives,
@@ -261,6 +274,9 @@ macro_rules! store_rules {
             consumers_have_rows_of_their_own,
             consumers_and_events_are_compared_byte_by_byte,
             a_great_batch_is_recorded_whole,
+            a_conflict_says_what_is_in_the_way,
+        ]
+        catching_up: [
             what_is_not_settled_is_unapplied,
             an_unapplied_event_comes_with_its_rows,
             only_events_of_the_aggregates_are_unapplied,
@@ -279,7 +295,6 @@ macro_rules! store_rules {
             a_consumer_keeps_its_first_subscription,
             checked_until_never_moves_backward,
             a_dropped_unit_subscribes_nobody,
-            a_conflict_says_what_is_in_the_way,
         ]
         dead_letters: [
             a_dead_letter_is_read_back_as_it_was_parked,

@@ -3,21 +3,18 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use futures_util::FutureExt;
-use handover_application::ports::{
-    IdKind, ListingChangeKind, NewEvent, OnFailed, StoreError, UnitOfWork, View,
-};
-use handover_domain::{AggregateRef, PartitionSet, ProductStatus, TenantId};
+use handover_application::ports::{IdKind, ListingChangeKind, NewEvent, OnFailed, UnitOfWork, View};
+use handover_domain::{PartitionSet, ProductStatus, TenantId};
 
-use super::super::{MOST_POLLS, cut_after, eventually, within};
-use super::{StoreRig, begin, changes_none, changes_one, commit, in_unit, is_conflict, view};
+use super::super::{eventually, within};
+use super::{StoreRig, begin, changes_one, commit, in_unit, view};
 use crate::samples::{
-    consumption, dead_letter, event, event_id, later, listing_change, order, partition, payment, payment_id,
-    product, product_id, relay, settled, shipment_task, start, tenant, user,
+    consumption, dead_letter, event, event_id, later, listing_change, order, payment, payment_id, product,
+    product_id, relay, settled, shipment_task, start, user,
 };
 
 /// Writes one row of every kind, all of them new.
-async fn write_everything(unit: &mut dyn UnitOfWork) {
+pub(super) async fn write_everything(unit: &mut dyn UnitOfWork) {
     let epoch = unit.partition_leases().await.unwrap()[0].epoch;
     unit.insert_product(&product(1)).await.unwrap();
     unit.insert_order(&order(1)).await.unwrap();
@@ -124,175 +121,6 @@ pub async fn dropped_units_leave_later_units_working(rig: &dyn StoreRig) {
     }
     let page = view(rig).await.products_page(TenantId::DEFAULT, None, None, 100).await.unwrap();
     assert_eq!(page.len(), 30);
-}
-
-/// A `begin` that is dropped at any point leaves no later unit inside its transaction.
-pub async fn a_begin_cut_at_any_point_leaves_later_units_working(rig: &dyn StoreRig) {
-    for polls in 0..MOST_POLLS {
-        let store = rig.store();
-        let done = within("a begin that is cut", cut_after(polls, store.begin())).await.is_some();
-        let id = 1 + polls as i64;
-        in_unit!(rig, |unit| unit.insert_product(&product(id)).await.unwrap());
-        let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-        assert!(seen.is_some(), "a commit after a begin cut after {polls} polls is visible");
-        let mut unit = begin(rig).await;
-        unit.insert_order(&order(id)).await.unwrap();
-        drop(unit);
-        let seen = view(rig).await.order_by_id(TenantId::DEFAULT, order(id).id).await.unwrap();
-        assert!(seen.is_none(), "a dropped unit after a begin cut after {polls} polls is undone");
-        if done {
-            return;
-        }
-    }
-    panic!("begin is not done after {MOST_POLLS} polls");
-}
-
-/// Begins that are cut use nothing up, however many there are.
-pub async fn begins_that_are_cut_use_nothing_up(rig: &dyn StoreRig) {
-    for round in 0..40 {
-        for polls in 1..4 {
-            let store = rig.store();
-            drop(within("a begin that is cut", cut_after(polls, store.begin())).await);
-        }
-        if round % 10 == 9 {
-            in_unit!(rig, |unit| unit.insert_product(&product(1 + round)).await.unwrap());
-        }
-    }
-    let page = view(rig).await.products_page(TenantId::DEFAULT, None, None, 100).await.unwrap();
-    assert_eq!(page.len(), 4);
-}
-
-/// A unit that is dropped in the middle of a statement is undone like any other.
-pub async fn a_unit_cut_in_the_middle_of_a_statement_is_undone(rig: &dyn StoreRig) {
-    for polls in 0..MOST_POLLS {
-        let mut unit = begin(rig).await;
-        unit.insert_product(&product(1)).await.unwrap();
-        let twenty: Vec<_> = (0..20).map(|n| event(&format!("e{n}"), n, 1)).collect();
-        let cut = within("a statement that is cut", cut_after(polls, unit.append(&twenty))).await;
-        drop(unit);
-        in_unit!(rig, |unit| unit.insert_order(&order(1 + polls as i64)).await.unwrap());
-        let mut view = view(rig).await;
-        assert_eq!(
-            view.product_by_id(TenantId::DEFAULT, product_id(1)).await.unwrap(),
-            None,
-            "after {polls} polls"
-        );
-        assert_eq!(view.outbox_page(&Default::default(), None, 10).await.unwrap(), [], "after {polls} polls");
-        if cut.is_some() {
-            return;
-        }
-    }
-    panic!("append is not done after {MOST_POLLS} polls");
-}
-
-/// A commit whose caller goes away happened whole or not at all, and later units work.
-pub async fn a_commit_cut_at_any_point_happened_whole_or_not_at_all(rig: &dyn StoreRig) {
-    for polls in 0..MOST_POLLS {
-        let id = 1 + polls as i64;
-        let mut unit = begin(rig).await;
-        unit.insert_product(&product(id)).await.unwrap();
-        unit.append(&[event(&format!("e{id}"), id, 1)]).await.unwrap();
-        let cut = within("a commit that is cut", cut_after(polls, unit.commit())).await;
-        in_unit!(rig, |unit| unit.insert_order(&order(id)).await.unwrap());
-        let mut view = view(rig).await;
-        let events = [event_id(&format!("e{id}"))];
-        let first = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap().is_some();
-        let second = !view.outbox_by_event(&events).await.unwrap().is_empty();
-        assert_eq!(first, second, "after {polls} polls");
-        if let Some(outcome) = cut {
-            outcome.expect("a commit that ran to its end succeeds");
-            assert!(first, "what was committed is there");
-            return;
-        }
-    }
-    panic!("commit is not done after {MOST_POLLS} polls");
-}
-
-/// Every way in which a statement can fail for a taken key.
-const FAILURES: [&str; 6] = ["product", "order", "payment", "gateway transaction", "event", "consumption"];
-
-async fn fail_by(what: &str, unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
-    match what {
-        "product" => unit.insert_product(&product(1)).await,
-        "order" => unit.insert_order(&order(1)).await,
-        "payment" => unit.insert_payment(&payment(9, 1)).await,
-        "gateway transaction" => {
-            unit.insert_payment(&payment(3, 3)).await?;
-            let taken = settled(&payment(3, 3), handover_domain::PaymentStatus::Failed, "taken");
-            unit.advance_payment(&taken).await.map(|_| ())
-        }
-        "event" => unit.append(&[event("e", 5, 1)]).await,
-        _ => unit.record(&[consumption("inventory", &event("e", 1, 1))]).await,
-    }
-}
-
-async fn take_every_key(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| {
-        write_everything(unit.as_mut()).await;
-        unit.insert_payment(&payment(2, 2)).await.unwrap();
-        let taken = settled(&payment(2, 2), handover_domain::PaymentStatus::Success, "taken");
-        changes_one(unit.advance_payment(&taken).await);
-    });
-}
-
-/// After a statement failed, commit reports no success, and nothing of the unit is there.
-pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRig) {
-    take_every_key(rig).await;
-    for (n, what) in FAILURES.into_iter().enumerate() {
-        let id = 50 + n as i64;
-        let mut unit = begin(rig).await;
-        unit.insert_product(&product(id)).await.unwrap();
-        is_conflict(fail_by(what, unit.as_mut()).await);
-        let committed = unit.commit().await;
-        assert!(committed.is_err(), "commit reports success after a failed {what}");
-        assert!(
-            !matches!(committed, Err(StoreError::CommitUnknown(_))),
-            "a unit that cannot be committed has a known outcome, after a failed {what}"
-        );
-        let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-        assert_eq!(seen, None, "after a failed {what}");
-    }
-}
-
-/// Writing on after a failed statement saves nothing.
-pub async fn statements_after_a_failed_one_are_lost_as_well(rig: &dyn StoreRig) {
-    take_every_key(rig).await;
-    for (n, what) in FAILURES.into_iter().enumerate() {
-        let id = 50 + n as i64;
-        let mut unit = begin(rig).await;
-        is_conflict(fail_by(what, unit.as_mut()).await);
-        // It may be refused, or be written and undone; it must not be kept.
-        drop(unit.insert_product(&product(id)).await);
-        assert!(unit.commit().await.is_err(), "commit reports success after a failed {what}");
-        let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-        assert_eq!(seen, None, "after a failed {what}");
-    }
-}
-
-/// A failed unit is the only one that fails.
-pub async fn a_failed_unit_leaves_later_units_working(rig: &dyn StoreRig) {
-    take_every_key(rig).await;
-    for (n, what) in FAILURES.into_iter().enumerate() {
-        let id = 50 + n as i64;
-        let mut unit = begin(rig).await;
-        is_conflict(fail_by(what, unit.as_mut()).await);
-        drop(unit);
-        in_unit!(rig, |unit| unit.insert_product(&product(id)).await.unwrap());
-        let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-        assert!(seen.is_some(), "after a failed {what}");
-    }
-}
-
-/// A conditional write that changes nothing is an answer, not a failure: the unit can be committed.
-pub async fn a_write_that_changes_nothing_is_no_failure(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| {
-        unit.insert_product(&product(1)).await.unwrap();
-        changes_none(unit.advance_product(&handover_domain::Product { version: 9, ..product(1) }).await);
-        changes_none(unit.advance_order(&handover_domain::Order { version: 9, ..order(1) }).await);
-        let absent = settled(&payment(1, 1), handover_domain::PaymentStatus::Failed, "t");
-        changes_none(unit.advance_payment(&absent).await);
-    });
-    assert!(view(rig).await.product_by_id(TenantId::DEFAULT, product_id(1)).await.unwrap().is_some());
 }
 
 /// A view sees every unit committed before it was opened.
@@ -409,51 +237,6 @@ pub async fn units_side_by_side_do_not_see_each_other(rig: &dyn StoreRig) {
     drop(two);
     let page = view(rig).await.products_page(TenantId::DEFAULT, None, None, 10).await.unwrap();
     assert_eq!(page.iter().map(|product| product.id.get()).collect::<Vec<_>>(), [1]);
-}
-
-/// A commit that appended events wakes the relay, and names their partitions.
-pub async fn a_commit_that_appended_events_rings_for_their_partitions(rig: &dyn StoreRig) {
-    let foreign = AggregateRef { tenant: tenant(2), ..event("x", 5, 1).aggregate };
-    let mut expected = vec![partition(5), partition(6), handover_domain::Partition::of(tenant(2), 5)];
-    expected.sort();
-    in_unit!(rig, |unit| {
-        unit.append(&[event("a", 5, 1), event("b", 5, 2)]).await.unwrap();
-        unit.append(&[event("c", 6, 1), NewEvent { aggregate: foreign, ..event("d", 5, 1) }]).await.unwrap();
-    });
-    let rung = within("the bell", rig.wake().rung()).await;
-    assert_eq!(rung.iter().collect::<Vec<_>>(), expected);
-    in_unit!(rig, |unit| unit.append(&[event("e", 7, 1)]).await.unwrap());
-    let rung = within("the bell", rig.wake().rung()).await;
-    assert_eq!(rung.iter().collect::<Vec<_>>(), [partition(7)]);
-}
-
-/// Whoever is woken finds what it was woken for: the bell rings after the commit.
-pub async fn whoever_is_woken_sees_the_events(rig: &dyn StoreRig) {
-    for n in 1..=20 {
-        let (wake, store) = (rig.wake(), rig.store());
-        let relay = tokio::spawn(async move {
-            let rung = wake.rung().await;
-            let mut view = store.view().await.unwrap();
-            let due = view.outbox_due(rung, start(), OnFailed::Continue, 100).await.unwrap();
-            due.into_iter().map(|row| row.aggregate.id).collect::<Vec<_>>()
-        });
-        in_unit!(rig, |unit| unit.append(&[event(&format!("e{n}"), n, 1)]).await.unwrap());
-        let due = within("the bell", relay).await.unwrap();
-        assert!(due.contains(&n), "woken for event {n}, the relay saw {due:?}");
-    }
-}
-
-/// A unit that is not committed wakes nobody.
-pub async fn a_unit_that_is_not_committed_rings_nobody(rig: &dyn StoreRig) {
-    let mut unit = begin(rig).await;
-    unit.append(&[event("a", 5, 1)]).await.unwrap();
-    assert!(rig.wake().rung().now_or_never().is_none(), "rung before the commit");
-    drop(unit);
-    let mut unit = begin(rig).await;
-    unit.append(&[event("b", 5, 1)]).await.unwrap();
-    is_conflict(unit.append(&[event("b", 5, 2)]).await);
-    assert!(unit.commit().await.is_err());
-    assert!(rig.wake().rung().now_or_never().is_none(), "rung without a commit");
 }
 
 /// A moment comes back to the microsecond.

@@ -1,0 +1,54 @@
+//! The bell that wakes the relay.
+
+use futures_util::FutureExt;
+use handover_application::ports::{NewEvent, OnFailed};
+use handover_domain::AggregateRef;
+
+use super::super::within;
+use super::{StoreRig, begin, in_unit, is_conflict};
+use crate::samples::{event, partition, start, tenant};
+
+/// A commit that appended events wakes the relay, and names their partitions.
+pub async fn a_commit_that_appended_events_rings_for_their_partitions(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..event("x", 5, 1).aggregate };
+    let mut expected = vec![partition(5), partition(6), handover_domain::Partition::of(tenant(2), 5)];
+    expected.sort();
+    in_unit!(rig, |unit| {
+        unit.append(&[event("a", 5, 1), event("b", 5, 2)]).await.unwrap();
+        unit.append(&[event("c", 6, 1), NewEvent { aggregate: foreign, ..event("d", 5, 1) }]).await.unwrap();
+    });
+    let rung = within("the bell", rig.wake().rung()).await;
+    assert_eq!(rung.iter().collect::<Vec<_>>(), expected);
+    in_unit!(rig, |unit| unit.append(&[event("e", 7, 1)]).await.unwrap());
+    let rung = within("the bell", rig.wake().rung()).await;
+    assert_eq!(rung.iter().collect::<Vec<_>>(), [partition(7)]);
+}
+
+/// Whoever is woken finds what it was woken for: the bell rings after the commit.
+pub async fn whoever_is_woken_sees_the_events(rig: &dyn StoreRig) {
+    for n in 1..=20 {
+        let (wake, store) = (rig.wake(), rig.store());
+        let relay = tokio::spawn(async move {
+            let rung = wake.rung().await;
+            let mut view = store.view().await.unwrap();
+            let due = view.outbox_due(rung, start(), OnFailed::Continue, 100).await.unwrap();
+            due.into_iter().map(|row| row.aggregate.id).collect::<Vec<_>>()
+        });
+        in_unit!(rig, |unit| unit.append(&[event(&format!("e{n}"), n, 1)]).await.unwrap());
+        let due = within("the bell", relay).await.unwrap();
+        assert!(due.contains(&n), "woken for event {n}, the relay saw {due:?}");
+    }
+}
+
+/// A unit that is not committed wakes nobody.
+pub async fn a_unit_that_is_not_committed_rings_nobody(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    unit.append(&[event("a", 5, 1)]).await.unwrap();
+    assert!(rig.wake().rung().now_or_never().is_none(), "rung before the commit");
+    drop(unit);
+    let mut unit = begin(rig).await;
+    unit.append(&[event("b", 5, 1)]).await.unwrap();
+    is_conflict(unit.append(&[event("b", 5, 2)]).await);
+    assert!(unit.commit().await.is_err());
+    assert!(rig.wake().rung().now_or_never().is_none(), "rung without a commit");
+}
