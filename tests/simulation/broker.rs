@@ -126,7 +126,10 @@ impl Broker for FaultyBroker {
                     PublishOutcome::Returned { .. } if self.faults.is(Mutant::IgnoreReturns) => {
                         claimed.confirmed()
                     }
-                    outcome => outcome,
+                    outcome @ (PublishOutcome::Confirmed(_)
+                    | PublishOutcome::Returned { .. }
+                    | PublishOutcome::Nacked { .. }
+                    | PublishOutcome::Unknown { .. }) => outcome,
                 }
             };
             outcomes.push(outcome);
