@@ -4,8 +4,8 @@ use handover_application::ports::*;
 use handover_application::topology::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use handover_domain::ConsumeStatus;
 
-use crate::scripted::{Act, NAME, QUEUE, consuming};
-use crate::support::{World, message, millis, pass, sample};
+use crate::scripted::{Act, NAME, QUEUE, Scripted, consuming};
+use crate::support::{Process, World, message, millis, pass, sample};
 
 /// The one letter there is.
 async fn the_letter(world: &World) -> DeadLetter {
@@ -181,4 +181,43 @@ async fn a_dead_letter_that_the_store_refuses_keeps_no_other_from_being_parked()
     assert_eq!(world.letters().await.len(), 4);
     let left = world.depth(DEAD_LETTER_QUEUE).await;
     assert_eq!(left.ready + left.unacked, 1, "it is not lost");
+}
+
+/// A deployment in which the broker has dead-lettered an event by its own will.
+async fn died_in_the_broker() -> (World, Process, std::sync::Arc<Scripted>) {
+    let world = World::new().await;
+    let handler = Scripted::new(&world, |_, _| Act::Apply);
+    let process = world.process();
+    process.start_consumer(&handler.subscriber(), Default::default()).await;
+    process.kill().await;
+    let process = world.process();
+    world.arrived(&process, "e-1", 7, 1).await;
+    let subscription = world.broker.subscribe(QUEUE, 1.try_into().unwrap()).await.unwrap();
+    let tags: Vec<DeliveryTag> = subscription.next().await.unwrap().iter().map(|it| it.tag).collect();
+    subscription.nack(&tags, Requeue::No).await.unwrap();
+    (world, process, handler)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_broker_gave_up_is_dead_and_parked() {
+    let (world, process, handler) = died_in_the_broker().await;
+    process.start_drainer(&[handler.subscriber()]);
+    let letter = the_letter(&world).await;
+    assert_eq!(
+        (letter.key.as_str(), letter.reason.as_str()),
+        ("e-1", "消息消费失败: the broker dead-lettered it")
+    );
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_applied_all_the_same_is_not_parked() {
+    let (world, process, handler) = died_in_the_broker().await;
+    process.start_consumer(&handler.subscriber(), Default::default()).await;
+    world.deliver(QUEUE, "e-1").await;
+    pass(millis(50)).await;
+    process.start_drainer(&[handler.subscriber()]);
+    pass(millis(700)).await;
+    assert!(world.letters().await.is_empty() && world.is_drained(DEAD_LETTER_QUEUE).await);
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Success));
 }

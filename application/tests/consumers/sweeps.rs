@@ -136,3 +136,14 @@ async fn an_idle_sweep_asks_the_store_seldom() {
     let asked = process.faults.asked() - before;
     assert!(asked <= 100, "{asked} times in 100 s");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_never_ended_is_counted_before_it_runs_again_also_on_behalf_of_a_later_event() {
+    let (world, process, _) = consuming(|_, _| Act::Apply).await;
+    world.happened(&process, "e-1", 7, 1).await;
+    left_behind(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(-1))).await;
+    world.arrived(&process, "e-2", 7, 2).await;
+    pass(millis(50)).await;
+    assert_eq!(world.effects(7).await, ["e-1", "e-2"]);
+    assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 2);
+}
