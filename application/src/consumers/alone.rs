@@ -1,18 +1,16 @@
 //! One event at a time: the careful way, on which attempts are counted, backoffs waited for and the dead parked.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
-use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
-use tracing::{error, info, warn};
+use chrono::{DateTime, Utc};
+use handover_domain::{ConsumeStatus, EventId, FailureKind};
+use tracing::info;
 
-use super::HandlerError;
+use super::attempt::{Attempted, Written};
 use super::gate::{Verdict, plan};
-use super::inbox::{Inbox, InboxError};
-use crate::ports::{ConsumeRecord, Consumption, DeadLetter, Expected, OutboxRow, StoreError, Unapplied};
-use crate::{texts, with_tx};
+use super::inbox::Inbox;
+use crate::ports::{StoreError, Unapplied};
+use crate::texts;
 
 /// How one event ended, for whoever holds its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +37,8 @@ pub(super) enum CountFirst {
 /// An attempt that was counted before it ran: the caller's own for as long as the log still says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counted {
-    event: EventId,
-    attempts: u32,
+    pub(super) event: EventId,
+    pub(super) attempts: u32,
 }
 
 impl Counted {
@@ -154,197 +152,8 @@ impl Inbox {
         }
         Ok(list)
     }
-
-    /// Runs one attempt in its unit. What was read before is asked for again by the log's conditional write, and the
-    /// gate once more inside the unit.
-    async fn attempt(&self, step: &Unapplied) -> Result<Attempted, StoreError> {
-        let (inbox, wanted) = (self.clone(), Arc::new(step.clone()));
-        let result = with_tx(&self.app.tx, move |unit, _| {
-            let (inbox, wanted) = (inbox.clone(), Arc::clone(&wanted));
-            Box::pin(async move {
-                let earlier = inbox.unapplied(unit, std::slice::from_ref(&wanted.event.aggregate)).await?;
-                let same = |u: &&Unapplied| u.event.event_id == wanted.event.event_id;
-                let moved = earlier.iter().find(same).is_some_and(|now| now.record != wanted.record);
-                if moved || is_overtaking(&wanted.event, &earlier) {
-                    return Err(InboxError::Moved);
-                }
-                inbox.apply(unit, &[&wanted]).await
-            })
-        })
-        .await;
-        match result {
-            Ok(()) => {
-                info!(eventId = %step.event.event_id, eventType = %step.event.event_type,
-                    traceId = step.event.trace_id(), aggregateId = step.event.aggregate.id, queue = self.queue,
-                    consumer = self.name(), "[{}] Message consumed successfully", self.name());
-                Ok(Attempted::Applied)
-            }
-            Err(InboxError::Moved) => Ok(Attempted::Moved),
-            Err(InboxError::Handler(HandlerError::Recoverable(why))) => {
-                Ok(Attempted::Failed(FailureKind::Recoverable, why))
-            }
-            Err(InboxError::Handler(HandlerError::Unrecoverable(why))) => {
-                Ok(Attempted::Failed(FailureKind::Unrecoverable, why))
-            }
-            // Not of the log: the handler's own writes clash, and did so at every attempt of the unit.
-            Err(InboxError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
-                Ok(Attempted::Failed(FailureKind::Recoverable, error.to_string()))
-            }
-            Err(InboxError::Store(error) | InboxError::Handler(HandlerError::Store(error))) => match error {
-                StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
-                    Err(error)
-                }
-                StoreError::Conflict { .. } => Ok(Attempted::Moved),
-                StoreError::Corrupt { .. } | StoreError::Backend(_) => {
-                    Ok(Attempted::Failed(FailureKind::Recoverable, error.to_string()))
-                }
-            },
-        }
-    }
-
-    /// Counts an attempt before it runs. `None`: somebody else was faster.
-    async fn count(&self, step: &Unapplied, now: DateTime<Utc>) -> Result<Option<Counted>, StoreError> {
-        let attempts = step.record.as_ref().map_or(0, |record| record.attempts).saturating_add(1);
-        let lease = TimeDelta::from_std(self.settings.lease).unwrap_or_default();
-        let record = self.record(step, ConsumeStatus::Processing, attempts, now);
-        let written = self.write(Consumption { lease_until: Some(now + lease), ..record }, None).await?;
-        let counted = Counted { event: step.event.event_id.clone(), attempts };
-        Ok((written == Written::Yes).then_some(counted))
-    }
-
-    /// Whether every attempt it has was counted and none ended.
-    fn is_spent(&self, step: &Unapplied) -> bool {
-        step.record.as_ref().is_some_and(|record| {
-            record.status == ConsumeStatus::Processing && record.attempts >= self.settings.retry.attempts()
-        })
-    }
-
-    /// Writes a failed attempt down in its own unit: FAILED with the next attempt's time, or DEAD with a dead letter.
-    /// `None`: somebody else settled it meanwhile.
-    async fn fail(
-        &self,
-        step: &Unapplied,
-        kind: FailureKind,
-        why: &str,
-        now: DateTime<Utc>,
-    ) -> Result<Option<AloneEnd>, StoreError> {
-        let attempts = match step.record.as_ref() {
-            Some(ConsumeRecord { status: ConsumeStatus::Processing, attempts, .. }) => *attempts,
-            Some(record) => record.attempts.saturating_add(1),
-            None => 1,
-        };
-        let retry = match kind {
-            FailureKind::Unrecoverable => Retry::GiveUp,
-            FailureKind::Recoverable => self
-                .settings
-                .retry
-                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.app.tx.chance.next()),
-        };
-        let message = with_prefix(why);
-        let (status, due, end) = match retry {
-            Retry::After(delay) => {
-                let due = now + TimeDelta::from_std(delay).unwrap_or_default();
-                (ConsumeStatus::Failed, Some(due), AloneEnd::Failed(due))
-            }
-            Retry::GiveUp => (ConsumeStatus::Dead, None, AloneEnd::Dead),
-        };
-        let record = Consumption {
-            next_retry_time: due,
-            error_message: Some(message.clone()),
-            ..self.record(step, status, attempts, now)
-        };
-        let letter = (status == ConsumeStatus::Dead).then(|| self.dead_letter(&step.event, &message, now));
-        let (event, trace) = (&step.event.event_id, step.event.trace_id());
-        match letter {
-            Some(_) => {
-                error!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
-                error = %message, "[{}] [ALERT] Event is dead", self.name())
-            }
-            None => {
-                warn!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
-                error = %message, "[{}] an attempt failed", self.name())
-            }
-        }
-        let written = self.write(record, letter).await?;
-        Ok(match written {
-            Written::Yes => Some(end),
-            Written::Moved => None,
-        })
-    }
-
-    /// Writes one row of the log, and with a dead one its letter, if the log still holds what was read.
-    async fn write(&self, record: Consumption, letter: Option<DeadLetter>) -> Result<Written, StoreError> {
-        let job = Arc::new((record, letter));
-        let result = with_tx(&self.app.tx, move |unit, attempt| {
-            let job = Arc::clone(&job);
-            Box::pin(async move {
-                let (record, letter) = job.as_ref();
-                let there = unit.consumption(&record.consumer, &record.event_id).await?;
-                let is_this = |there: &ConsumeRecord| {
-                    (there.status, there.attempts, there.consume_time)
-                        == (record.status, record.attempts, record.consume_time)
-                };
-                if attempt.may_have_happened() && there.as_ref().is_some_and(is_this) {
-                    return Ok(());
-                }
-                let expected =
-                    there.map_or(Expected::Absent, |there| Expected::At(there.status, there.attempts));
-                if expected != record.expected {
-                    return Err(InboxError::Moved);
-                }
-                unit.record(std::slice::from_ref(record)).await?;
-                match letter {
-                    Some(letter) => Ok(unit.park(std::slice::from_ref(letter)).await?),
-                    None => Ok(()),
-                }
-            })
-        })
-        .await;
-        match result {
-            Ok(()) => Ok(Written::Yes),
-            Err(InboxError::Moved | InboxError::Handler(_)) => Ok(Written::Moved),
-            Err(InboxError::Store(error)) => Err(error),
-        }
-    }
-}
-
-/// What became of one attempt.
-enum Attempted {
-    Applied,
-    /// Somebody else was faster: look again.
-    Moved,
-    Failed(FailureKind, String),
-}
-
-/// What became of a write to the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
-    Yes,
-    /// The log no longer holds what was read.
-    Moved,
 }
 
 fn is_processing(step: &Unapplied) -> bool {
     step.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Processing)
-}
-
-/// Whether an unsettled earlier event has turned up since the plan was made.
-fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied]) -> bool {
-    let place = (event.aggregate_seq, event.id);
-    let is_ordered =
-        |row: &OutboxRow| row.event_type.parse().map_or(true, handover_domain::EventType::is_ordered);
-    is_ordered(event)
-        && unapplied.iter().any(|u| {
-            is_ordered(&u.event)
-                && (u.event.aggregate_seq, u.event.id) < place
-                && u.event.status != OutboxStatus::Failed
-        })
-}
-
-fn with_prefix(why: &str) -> String {
-    if why.starts_with(texts::UNSUPPORTED_TYPE) {
-        why.to_owned()
-    } else {
-        format!("{}: {why}", texts::CONSUME_FAILED)
-    }
 }

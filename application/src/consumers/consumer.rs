@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, Envelope, EventId, TenantId};
+use handover_domain::{AggregateRef, Envelope, TenantId};
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
@@ -20,6 +20,8 @@ use crate::{App, with_tx};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// How long the broker may take to subscribe or to settle before it counts as away.
+pub(super) const BROKER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One consumer of one process.
 pub struct Consumer {
@@ -44,7 +46,8 @@ impl Consumer {
         let stopping = self.app.tx.tasks.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
-            match self.app.broker.subscribe(self.subscriber.queue, self.settings.prefetch).await {
+            let subscribing = self.app.broker.subscribe(self.subscriber.queue, self.settings.prefetch);
+            match answered(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
                     let subscription: Arc<dyn Subscription> = Arc::from(subscription);
@@ -251,8 +254,8 @@ impl Worker {
             return;
         }
         let result = match how {
-            Settle::Ack => self.subscription.ack(tags).await,
-            Settle::Nack(requeue) => self.subscription.nack(tags, requeue).await,
+            Settle::Ack => answered(self.subscription.ack(tags)).await,
+            Settle::Nack(requeue) => answered(self.subscription.nack(tags, requeue)).await,
         };
         if let Err(error) = result {
             warn!(%error, queue = self.inbox.queue, "[{}] {} deliveries were not settled", self.inbox.name(), tags.len());
@@ -270,6 +273,14 @@ enum Settle {
     Nack(Requeue),
 }
 
+/// The broker's answer, waited for within bounds.
+pub(super) async fn answered<T>(
+    call: impl Future<Output = Result<T, BrokerError>>,
+) -> Result<T, BrokerError> {
+    let late = || BrokerError::Unreachable(format!("no answer within {BROKER_PATIENCE:?}").into());
+    tokio::time::timeout(BROKER_PATIENCE, call).await.unwrap_or_else(|_| Err(late()))
+}
+
 /// The aggregate a delivery says it is about; one that says nothing has a lane of its own.
 fn lane_of(delivery: &Delivery) -> AggregateRef {
     match Envelope::parse(&delivery.message.body) {
@@ -280,9 +291,4 @@ fn lane_of(delivery: &Delivery) -> AggregateRef {
             id: i64::try_from(delivery.tag.0).unwrap_or(i64::MAX),
         },
     }
-}
-
-/// Runs one event without a delivery, as the sweep does.
-pub(super) async fn run_undelivered(inbox: &Inbox, event: &EventId) -> Result<AloneEnd, StoreError> {
-    inbox.apply_alone(event, CountFirst::Yes, &mut None).await
 }

@@ -2,17 +2,18 @@
 //! Runs them from their outbox rows, through the same gate.
 
 use chrono::TimeDelta;
-use tracing::{info, warn};
+use handover_domain::EventId;
+use tracing::{error, info, warn};
 
-use super::consumer::run_undelivered;
+use super::alone::CountFirst;
 use super::inbox::Inbox;
 use crate::ports::StoreError;
 use crate::with_tx;
 
 /// Events looked at in one go.
 const BATCH: u32 = 100;
-/// A queue that is not empty delays what is in it; only after this many times `lost_after` is it lost all the same.
-const PATIENCE: i32 = 10;
+/// A queue that is not empty may still hold the event: it is given half as long again.
+const PATIENCE: (i32, i32) = (3, 2);
 
 /// Sweeps until the process stops.
 pub(super) async fn run(inbox: Inbox) {
@@ -38,7 +39,7 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
             return Ok(());
         }
         info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue, "[{}] taking up a leftover", inbox.name());
-        run_undelivered(inbox, &event).await?;
+        take_up(inbox, &event).await?;
     }
     find_lost(inbox).await
 }
@@ -51,7 +52,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let on_its_way = inbox.settings.lost_after + inbox.handler.delay();
     let mut patience = TimeDelta::from_std(on_its_way).unwrap_or(TimeDelta::MAX);
     if queued(inbox).await {
-        patience = patience.checked_mul(PATIENCE).unwrap_or(TimeDelta::MAX);
+        patience = patience.checked_mul(PATIENCE.0).map_or(TimeDelta::MAX, |patience| patience / PATIENCE.1);
     }
     let Some(until) = inbox.app.now().checked_sub_signed(patience) else { return Ok(()) };
     if until <= mark.checked_until {
@@ -60,15 +61,16 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let types = inbox.handler.takes();
     let lost = view.unseen(name, types, mark.since, mark.checked_until, until, BATCH).await?;
     drop(view);
+    let mut all_settled = true;
     for row in &lost {
         if inbox.app.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
         warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue,
             "[{name}] the broker lost a confirmed event; applying it from the outbox");
-        run_undelivered(inbox, &row.event_id).await?;
+        all_settled &= take_up(inbox, &row.event_id).await?;
     }
-    if lost.len() < BATCH as usize {
+    if all_settled && lost.len() < BATCH as usize {
         with_tx(&inbox.app.tx, move |unit, _| {
             Box::pin(async move { unit.set_checked_until(name, until).await })
         })
@@ -77,9 +79,23 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Runs one event without a delivery. Only an outage ends the sweep: one event that the store refuses must not keep
+/// the others waiting. Tells whether the log knows of the event now.
+async fn take_up(inbox: &Inbox, event: &EventId) -> Result<bool, StoreError> {
+    match inbox.apply_alone(event, CountFirst::Yes, &mut None).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_outage() => Err(error),
+        Err(error) => {
+            error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue,
+                "[{}] [ALERT] the store refuses an event", inbox.name());
+            Ok(false)
+        }
+    }
+}
+
 /// Whether the queue still holds messages; a broker that does not answer may hold any.
 async fn queued(inbox: &Inbox) -> bool {
-    match inbox.app.broker.queues().await {
+    match super::consumer::answered(inbox.app.broker.queues()).await {
         Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue && queue.ready > 0),
         Err(_) => true,
     }

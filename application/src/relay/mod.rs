@@ -5,10 +5,12 @@
 
 mod message;
 mod ownership;
+mod settlement;
 mod window;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use handover_domain::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -74,9 +76,11 @@ impl Relay {
         if owned.is_empty() {
             return Ok(Step::Idle(self.ownership.until_tick()));
         }
-        let due = self.due(owned).await?;
+        // One moment for both questions: what becomes due between them would be in neither answer.
+        let now = self.app.now();
+        let due = self.due(owned, now).await?;
         if due.is_empty() {
-            return Ok(Step::Idle(self.idle_for(owned).await?));
+            return Ok(Step::Idle(self.idle_for(owned, now).await?));
         }
         Ok(match self.publish_window(due).await? {
             WindowEnd::Settled => Step::Worked,
@@ -84,14 +88,13 @@ impl Relay {
         })
     }
 
-    async fn due(&self, owned: PartitionSet) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
         let mut view = self.app.view().await?;
-        view.outbox_due(owned, self.app.now(), self.settings.on_failed, self.settings.batch.get()).await
+        view.outbox_due(owned, now, self.settings.on_failed, self.settings.batch.get()).await
     }
 
     /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.
-    async fn idle_for(&self, owned: PartitionSet) -> Result<Duration, StoreError> {
-        let now = self.app.now();
+    async fn idle_for(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
         let next_due = self.app.view().await?.outbox_next_due(owned, now).await?;
         let until_due =
             next_due.and_then(|due| (due - now).to_std().ok()).unwrap_or(self.settings.scan_interval);

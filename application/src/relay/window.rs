@@ -6,18 +6,16 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use handover_domain::{EventId, EventType, OutboxStatus, PartitionSet, Retry};
-use tracing::{error, info, warn};
+use handover_domain::{EventId, EventType, OutboxStatus, Retry};
+use tracing::warn;
 
 use super::Relay;
 use super::message::outgoing;
 use super::ownership::Surplus;
-use crate::ports::{
-    BrokerError, Confirmed, FailedPublish, OutboxRepo, OutboxRow, Outgoing, PartitionHold, PublishOutcome,
-    StoreError,
-};
+use super::settlement::Results;
+use crate::ports::{BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError};
 use crate::settings::OnOutage;
-use crate::{texts, with_tx};
+use crate::texts;
 
 /// How a window ended.
 pub(super) enum WindowEnd {
@@ -25,14 +23,6 @@ pub(super) enum WindowEnd {
     Settled,
     /// The broker is away; what was being sent waits.
     BrokerAway,
-}
-
-/// What became of a window's rows.
-#[derive(Default)]
-struct Results {
-    confirmed: Vec<Confirmed>,
-    failed: Vec<FailedPublish>,
-    broker_away: bool,
 }
 
 impl Relay {
@@ -145,8 +135,9 @@ impl Relay {
         rows: &BTreeMap<&EventId, &OutboxRow>,
         results: &mut Results,
     ) {
+        let mut unanswered = rows.clone();
         for outcome in outcomes {
-            let Some(row) = rows.get(outcome.event_id()).copied() else { continue };
+            let Some(row) = unanswered.remove(outcome.event_id()) else { continue };
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
                 PublishOutcome::Returned { reason, .. } => {
@@ -160,6 +151,10 @@ impl Relay {
                     results.failed.extend(self.waiting(row, &reason));
                 }
             }
+        }
+        if !unanswered.is_empty() {
+            results.broker_away = true;
+            results.failed.extend(unanswered.values().filter_map(|row| self.waiting(row, "no answer")));
         }
     }
 
@@ -197,120 +192,6 @@ impl Relay {
             }),
         }
     }
-
-    /// Writes down what became of the window: only for partitions that are still ours.
-    async fn settle(
-        &mut self,
-        due: &[OutboxRow],
-        holds: Vec<PartitionHold>,
-        results: Results,
-    ) -> Result<(), StoreError> {
-        if results.confirmed.is_empty() && results.failed.is_empty() {
-            return Ok(());
-        }
-        let partitions: BTreeMap<&EventId, handover_domain::Partition> =
-            due.iter().map(|row| (&row.event_id, row.partition())).collect();
-        let touched: PartitionSet = results
-            .confirmed
-            .iter()
-            .map(Confirmed::event_id)
-            .chain(results.failed.iter().map(|failed| &failed.event_id))
-            .filter_map(|id| partitions.get(id).copied())
-            .collect();
-        let holds = holds.into_iter().filter(|hold| touched.contains(hold.partition)).collect();
-        let job = Arc::new(Settlement {
-            owner: self.ownership.id().clone(),
-            holds,
-            now: self.app.now(),
-            confirmed: by_partition(results.confirmed, |confirmed| {
-                partitions.get(confirmed.event_id()).copied()
-            }),
-            failed: by_partition(results.failed, |failed| partitions.get(&failed.event_id).copied()),
-        });
-        let work = Arc::clone(&job);
-        let ours = with_tx(&self.app.tx, move |unit, _| {
-            let job = Arc::clone(&work);
-            Box::pin(async move { job.write(unit).await })
-        })
-        .await?;
-        self.report(due, &job, ours);
-        let lost: Vec<PartitionHold> =
-            job.holds.iter().filter(|hold| !ours.contains(hold.partition)).copied().collect();
-        if !lost.is_empty() {
-            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay");
-            self.ownership.lost(&lost);
-        }
-        Ok(())
-    }
-
-    fn report(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
-        let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
-        for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
-            for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
-                info!(eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
-                    aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
-            }
-        }
-        for (_, failed) in job.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {
-            for failed in failed {
-                let trace = rows.get(&failed.event_id).map(|row| row.trace_id());
-                match failed.status {
-                    OutboxStatus::Failed => error!(eventId = %failed.event_id, traceId = trace,
-                        retryCount = failed.retry_count, error = %failed.error,
-                        "[OutboxRelay] [ALERT] Event marked as FAILED"),
-                    OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Sent => {
-                        warn!(eventId = %failed.event_id, traceId = trace, retryCount = failed.retry_count,
-                            error = %failed.error, "[OutboxRelay] Event waits for its next attempt");
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// What one settlement writes.
-struct Settlement {
-    owner: crate::ports::RelayId,
-    holds: Vec<PartitionHold>,
-    now: chrono::DateTime<chrono::Utc>,
-    confirmed: BTreeMap<handover_domain::Partition, Vec<Confirmed>>,
-    failed: BTreeMap<handover_domain::Partition, Vec<FailedPublish>>,
-}
-
-impl Settlement {
-    /// Fences first; what is no longer ours is left to its new owner.
-    async fn write(&self, unit: &mut dyn crate::ports::UnitOfWork) -> Result<PartitionSet, StoreError> {
-        let ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
-        let confirmed: Vec<&Confirmed> =
-            self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
-        let failed: Vec<FailedPublish> = self
-            .failed
-            .iter()
-            .filter(|(p, _)| ours.contains(**p))
-            .flat_map(|(_, list)| list)
-            .cloned()
-            .collect();
-        if !confirmed.is_empty() {
-            unit.mark_sent(&confirmed, self.now).await?;
-        }
-        if !failed.is_empty() {
-            unit.mark_failed(&failed, self.now).await?;
-        }
-        Ok(ours)
-    }
-}
-
-fn by_partition<T>(
-    items: Vec<T>,
-    partition: impl Fn(&T) -> Option<handover_domain::Partition>,
-) -> BTreeMap<handover_domain::Partition, Vec<T>> {
-    let mut sorted: BTreeMap<_, Vec<T>> = BTreeMap::new();
-    for item in items {
-        if let Some(partition) = partition(&item) {
-            sorted.entry(partition).or_default().push(item);
-        }
-    }
-    sorted
 }
 
 /// The n-th round holds the n-th event of each aggregate; what has no place in an order goes at once.

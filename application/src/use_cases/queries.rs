@@ -43,7 +43,8 @@ pub async fn products(
     before: Option<ProductId>,
     limit: u32,
 ) -> Result<Page<Product>, UseCaseError> {
-    let items = app.view().await?.products_page(context.tenant, status, before, limit + 1).await?;
+    let items =
+        app.view().await?.products_page(context.tenant, status, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |product| product.id.get()))
 }
 
@@ -64,7 +65,11 @@ pub async fn orders(
     limit: u32,
 ) -> Result<Page<Order>, UseCaseError> {
     let user = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
-    let items = app.view().await?.orders_page(context.tenant, user, side, status, before, limit + 1).await?;
+    let items = app
+        .view()
+        .await?
+        .orders_page(context.tenant, user, side, status, before, limit.saturating_add(1))
+        .await?;
     Ok(Page::cut(items, limit, |order| order.id.get()))
 }
 
@@ -77,7 +82,7 @@ pub async fn outbox(
     limit: u32,
 ) -> Result<Page<OutboxRow>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let items = app.view().await?.outbox_page(&filter, before, limit + 1).await?;
+    let items = app.view().await?.outbox_page(&filter, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |row| row.id))
 }
 
