@@ -47,6 +47,12 @@ impl App {
         App { ids: Arc::new(Ids::new(tx.clone())), tx, broker, rules: Arc::new(rules) }
     }
 
+    /// The same application for what runs by itself: not in the queue of its callers.
+    pub fn of_its_own(&self) -> App {
+        let tasks = self.tx.tasks.of_its_own();
+        App { tx: Transactor { tasks, ..self.tx.clone() }, ..self.clone() }
+    }
+
     /// Now, by the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.tx.clock.now()

@@ -1,6 +1,9 @@
 //! Starts what runs by itself, by role.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::error;
 
 use crate::consumers::{Consumer, DeadLetterDrainer, standard, subscribe};
 use crate::jobs::TimeoutSweep;
@@ -10,6 +13,9 @@ use crate::settings::Settings;
 use crate::topology::Topology;
 use crate::use_cases::UseCaseError;
 use crate::{App, Wake};
+
+/// The pause before a loop that panicked begins anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Which parts of the service a process runs (`serve --roles`). The HTTP edge is the composition root's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,23 +44,48 @@ pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
 }
 
 /// Starts the loops of these roles as tasks of the application's process and returns at once. They survive outages of
-/// database and broker by themselves, and end when `Tasks::stop` asks them to.
+/// database and broker by themselves, are started again after a panic, and end when `Tasks::stop` asks them to.
 pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
-    let tasks = &app.tx.tasks;
+    let app = app.of_its_own();
     if roles.relay {
-        let id = RelayId(format!("relay-{:016x}", app.tx.chance.next()));
-        drop(tasks.spawn(Relay::new(app.clone(), wake.clone(), id, settings.relay.clone()).run()));
+        let (relay, wake, settings) = (app.clone(), wake.clone(), settings.relay.clone());
+        keep_running(&app, "relay", move || {
+            let id = RelayId(format!("relay-{:016x}", relay.tx.chance.next()));
+            Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
+        });
     }
     if roles.consumers {
-        let consumer_settings = Arc::new(settings.consumer.clone());
-        let subscribers = standard(app);
-        let drainer = DeadLetterDrainer::new(app.clone(), &subscribers, &consumer_settings);
-        for subscriber in subscribers {
-            drop(tasks.spawn(Consumer::new(app.clone(), subscriber, Arc::clone(&consumer_settings)).run()));
+        let settings = Arc::new(settings.consumer.clone());
+        for subscriber in standard(&app) {
+            let (consumer, settings) = (app.clone(), Arc::clone(&settings));
+            keep_running(&app, subscriber.handler.name(), move || {
+                Consumer::new(consumer.clone(), subscriber.clone(), Arc::clone(&settings)).run()
+            });
         }
-        drop(tasks.spawn(drainer.run()));
+        let drainer = app.clone();
+        keep_running(&app, "dead-letters", move || {
+            DeadLetterDrainer::new(drainer.clone(), &standard(&drainer), &settings).run()
+        });
     }
     if roles.jobs {
-        drop(tasks.spawn(TimeoutSweep::new(app.clone(), settings.timeout.clone()).run()));
+        let (sweep, settings) = (app.clone(), settings.timeout.clone());
+        keep_running(&app, "order-timeout-sweep", move || {
+            TimeoutSweep::new(sweep.clone(), settings.clone()).run()
+        });
     }
+}
+
+/// Runs a loop as a task until the process stops; one that panics is logged and begun anew.
+fn keep_running<F>(app: &App, what: &'static str, begin: impl Fn() -> F + Send + 'static)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (tasks, clock) = (app.tx.tasks.clone(), Arc::clone(&app.tx.clock));
+    let supervisor = async move {
+        while let Err(panic) = tasks.spawn(begin()).await {
+            error!(%panic, "[{what}] [ALERT] a loop has panicked; it begins anew");
+            clock.sleep(AFTER_PANIC).await;
+        }
+    };
+    drop(app.tx.tasks.spawn(supervisor));
 }

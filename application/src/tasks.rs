@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-/// How many units of work one process runs at a time.
+/// How many units of work one process runs at a time for its callers, and as many for what runs by itself.
 pub const MAX_UNITS: usize = 64;
 
 /// The tasks of one process. Clones share them.
@@ -20,6 +20,7 @@ pub struct Tasks {
     killed: CancellationToken,
     stopping: CancellationToken,
     units: Arc<Semaphore>,
+    own_units: Arc<Semaphore>,
 }
 
 impl Default for Tasks {
@@ -29,6 +30,7 @@ impl Default for Tasks {
             killed: CancellationToken::new(),
             stopping: CancellationToken::new(),
             units: Arc::new(Semaphore::new(MAX_UNITS)),
+            own_units: Arc::new(Semaphore::new(MAX_UNITS)),
         }
     }
 }
@@ -50,6 +52,12 @@ impl Tasks {
             }
         };
         tokio::spawn(self.tracker.track_future(mortal.in_current_span()))
+    }
+
+    /// The same tasks, with the permits for what runs by itself: a flood of requests must not keep a relay from
+    /// renewing its lease.
+    pub fn of_its_own(&self) -> Tasks {
+        Tasks { units: Arc::clone(&self.own_units), ..self.clone() }
     }
 
     /// Tells when the process has been asked to stop: take nothing new, finish what is begun.

@@ -167,6 +167,14 @@ impl FaultySubscription {
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
+    /// A settlement that fails: with the connection, or alone while the subscription lives on.
+    async fn unsettled(&self) -> BrokerError {
+        if self.broker.faults.dice.permille(500) {
+            return self.cut().await;
+        }
+        BrokerError::Unreachable("no answer in time".into())
+    }
+
     fn remember(&self, deliveries: &[Delivery]) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.extend(deliveries.iter().map(|d| (d.tag, d.message.message_id.clone().unwrap_or_default())));
@@ -211,7 +219,7 @@ impl Subscription for FaultySubscription {
         self.check_acked(tags).await;
         faults.delay().await;
         if faults.strikes(faults.rates.ack_lost) {
-            return Err(self.cut().await);
+            return Err(self.unsettled().await);
         }
         self.inner.ack(tags).await
     }
@@ -220,7 +228,7 @@ impl Subscription for FaultySubscription {
         let faults = &self.broker.faults;
         faults.delay().await;
         if faults.strikes(faults.rates.ack_lost) {
-            return Err(self.cut().await);
+            return Err(self.unsettled().await);
         }
         self.inner.nack(tags, requeue).await
     }

@@ -55,12 +55,12 @@ pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Reads a time: ours, or one written by hand (`YYYY-MM-DD HH:MM:SS`, any RFC 3339).
+/// Reads a time: ours, or one written by hand (`YYYY-MM-DD HH:MM:SS`, also with `T` and without a zone, any RFC 3339).
+/// Without a zone it is UTC.
 pub(crate) fn parse_time(text: &str) -> Result<DateTime<Utc>, chrono::ParseError> {
-    if text.contains('T')
-        && let Ok(time) = DateTime::parse_from_rfc3339(text)
-    {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Ok(time.to_utc());
     }
-    NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").map(|time| time.and_utc())
+    let naive = text.trim_end_matches('Z').replacen('T', " ", 1);
+    NaiveDateTime::parse_from_str(&naive, "%Y-%m-%d %H:%M:%S%.f").map(|time| time.and_utc())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use common::{append, event, fixture};
-use handover_application::ports::{Changed, OnFailed, Store, StoreError};
+use handover_application::ports::{Changed, OnFailed, OutboxFilter, Store, StoreError};
 use handover_domain::{Partition, PartitionSet, TenantId};
 use sqlx::Executor;
 
@@ -54,10 +54,30 @@ async fn a_corrupt_value_is_named_with_its_table_column_and_row() {
     outside.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
     outside.execute("UPDATE outbox_events SET update_time = 'yesterday'").await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let error = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap_err();
+    let error = view.outbox_page(&OutboxFilter::default(), None, 10).await.unwrap_err();
     let StoreError::Corrupt { table, column, key, why } = error else { panic!("{error}") };
     assert_eq!((table, column, key.as_str()), ("outbox_events", "update_time", "id 1"));
     assert!(why.contains("yesterday"), "{why}");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published() {
+    let fixture = fixture().await;
+    append(&fixture.store, &[event("sound", 1, 1)]).await.unwrap();
+    let mut outside = fixture.outside().await;
+    outside.execute(BY_HAND).await.unwrap();
+    outside.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    outside
+        .execute("UPDATE outbox_events SET update_time = 'yesterday' WHERE event_id = 'by-hand'")
+        .await
+        .unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"]);
+    let by_hand = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
+    outside.execute(by_hand).await.unwrap();
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.len(), 2, "a time without a zone is one");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_domain::{ConsumeStatus, EventId, FailureKind};
 use tracing::info;
 
-use super::attempt::{Attempted, Written};
+use super::attempt::Attempted;
 use super::gate::{Verdict, plan};
 use super::inbox::Inbox;
 use crate::ports::{StoreError, Unapplied};
@@ -94,13 +94,12 @@ impl Inbox {
             match step.verdict {
                 Verdict::Busy(until) => return Ok(AloneEnd::Busy(until)),
                 Verdict::Wait => {
-                    if step.event.record.is_none() {
-                        let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
-                        if self.write(waiting, None).await? == Written::Moved {
-                            continue;
-                        }
+                    if step.event.record.is_some() {
+                        return Ok(AloneEnd::Done);
                     }
-                    return Ok(AloneEnd::Done);
+                    // And look again: the earlier one may have been settled before anybody could see this one wait.
+                    let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
+                    self.write(waiting, None).await?;
                 }
                 Verdict::Apply => {
                     let is_target = step.event.event.event_id == *event;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{AggregateRef, Envelope, TenantId};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
@@ -21,7 +22,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// How long the broker may take to subscribe or to settle before it counts as away.
-pub(super) const BROKER_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const BROKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One consumer of one process.
 pub struct Consumer {
@@ -107,20 +108,22 @@ struct Worker {
     subscription: Arc<dyn Subscription>,
     lanes: Lanes,
     tasks: TaskTracker,
+    /// Rung when the process stops, or when a settlement failed: what is in hand is not to be trusted any more.
+    over: CancellationToken,
 }
 
 impl Worker {
     fn new(inbox: Inbox, subscription: Arc<dyn Subscription>) -> Worker {
-        Worker { inbox, subscription, lanes: Lanes::default(), tasks: TaskTracker::new() }
+        let over = inbox.app.tx.tasks.stopping().child_token();
+        Worker { inbox, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), over }
     }
 
     /// Until the process stops or the subscription ends; what was begun is settled first.
     async fn run(self) -> Option<BrokerError> {
-        let stopping = self.inbox.app.tx.tasks.stopping().clone();
         let end = loop {
             let deliveries = tokio::select! {
                 biased;
-                () = stopping.cancelled() => break None,
+                () = self.over.cancelled() => break None,
                 next = self.subscription.next() => match next {
                     Ok(deliveries) => deliveries,
                     Err(error) => break Some(error),
@@ -131,6 +134,7 @@ impl Worker {
             self.settle(&group.done, Settle::Ack).await;
             self.open_lanes(group.alone);
         };
+        self.over.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         end
@@ -167,7 +171,6 @@ impl Worker {
     }
 
     async fn drain_lane(self, key: AggregateRef) {
-        let stopping = self.inbox.app.tx.tasks.stopping();
         loop {
             let next = {
                 let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +181,7 @@ impl Worker {
                 next
             };
             let Some(delivery) = next else { return };
-            if stopping.is_cancelled() {
+            if self.over.is_cancelled() {
                 // Not begun: closing the subscription returns it.
                 continue;
             }
@@ -188,10 +191,9 @@ impl Worker {
 
     /// Settles one delivery. An outage of the store is waited out with the delivery in hand: nobody's attempt.
     async fn settle_one(&self, delivery: Delivery) {
-        let stopping = self.inbox.app.tx.tasks.stopping().clone();
         let count = if delivery.redelivered { CountFirst::Yes } else { CountFirst::No };
         let (mut pause, mut counted) = (FIRST_PAUSE, None);
-        while !stopping.is_cancelled() {
+        while !self.over.is_cancelled() {
             let until = match self.look(&delivery, count, &mut counted).await {
                 Ok(AloneEnd::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
                 Ok(AloneEnd::Dead) => return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await,
@@ -209,7 +211,7 @@ impl Worker {
             };
             tokio::select! {
                 biased;
-                () = stopping.cancelled() => {}
+                () = self.over.cancelled() => {}
                 () = self.inbox.app.tx.clock.sleep(until) => {}
             }
         }
@@ -240,7 +242,7 @@ impl Worker {
         let task = self.tasks.track_future(async move {
             tokio::select! {
                 biased;
-                () = worker.inbox.app.tx.tasks.stopping().cancelled() => {}
+                () = worker.over.cancelled() => {}
                 () = worker.inbox.app.tx.clock.sleep(wait) => {}
             }
             worker.settle(&[tag], Settle::Nack(Requeue::Yes)).await;
@@ -248,7 +250,8 @@ impl Worker {
         drop(self.inbox.app.tx.tasks.spawn(task));
     }
 
-    /// A settlement that does not reach the broker is no loss: the message comes again and is a duplicate.
+    /// A settlement that fails ends the subscription: closing it returns what is still held, which comes again as a
+    /// duplicate. Going on would keep its place in the prefetch for ever.
     async fn settle(&self, tags: &[DeliveryTag], how: Settle) {
         if tags.is_empty() {
             return;
@@ -259,6 +262,7 @@ impl Worker {
         };
         if let Err(error) = result {
             warn!(%error, queue = self.inbox.queue, "[{}] {} deliveries were not settled", self.inbox.name(), tags.len());
+            self.over.cancel();
         }
     }
 

@@ -9,6 +9,7 @@ use handover_domain::{ConsumeStatus, TenantId};
 use tracing::{error, warn};
 
 use super::Subscriber;
+use super::consumer::answered;
 use super::inbox::{Identity, Inbox, InboxError, hash, identify};
 use crate::ports::{
     DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, StoreError, Subscription, Unapplied, UnitOfWork,
@@ -39,7 +40,7 @@ impl DeadLetterDrainer {
         let this = Arc::new(self);
         let stopping = this.app.tx.tasks.stopping().clone();
         while !stopping.is_cancelled() {
-            match this.app.broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await {
+            match answered(this.app.broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH)).await {
                 Ok(subscription) => {
                     this.drain(subscription.as_ref()).await;
                     let _ = tokio::time::timeout(PAUSE, subscription.close()).await;
@@ -76,7 +77,7 @@ impl DeadLetterDrainer {
                 }
             };
             let tags: Vec<DeliveryTag> = parked.iter().map(|delivery| delivery.tag).collect();
-            if let Err(error) = subscription.ack(&tags).await {
+            if let Err(error) = answered(subscription.ack(&tags)).await {
                 return warn!(%error, "[DeadLetters] {} dead letters were not acked; they come again", tags.len());
             }
             if tags.len() < deliveries.len() {

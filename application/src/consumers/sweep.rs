@@ -1,6 +1,8 @@
 //! Finds what no delivery will bring back: events that wait, were left by a crash, or were lost by the broker.
 //! Runs them from their outbox rows, through the same gate.
 
+use std::time::Duration;
+
 use chrono::TimeDelta;
 use handover_domain::EventId;
 use tracing::{error, info, warn};
@@ -12,8 +14,10 @@ use crate::with_tx;
 
 /// Events looked at in one go.
 const BATCH: u32 = 100;
+/// How long the sweep waits before it asks a store again that is away.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// A queue that is not empty may still hold the event: it is given half as long again.
-const PATIENCE: (i32, i32) = (3, 2);
+const PATIENCE_PERCENT: i32 = 150;
 
 /// Sweeps until the process stops.
 pub(super) async fn run(inbox: Inbox) {
@@ -47,18 +51,19 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
 /// Applies events that the broker confirmed and never delivered, and moves the mark up to which none is missing.
 async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let name = inbox.name();
-    let mut view = inbox.app.view().await?;
-    let Some(mark) = view.consumer_subscription(name).await? else { return Ok(()) };
+    // One view at a time: whoever holds one and waits for another can wait for ever on a store with few.
+    let Some(mark) = inbox.app.view().await?.consumer_subscription(name).await? else { return Ok(()) };
     let on_its_way = inbox.settings.lost_after + inbox.handler.delay();
     let mut patience = TimeDelta::from_std(on_its_way).unwrap_or(TimeDelta::MAX);
     if queued(inbox).await {
-        patience = patience.checked_mul(PATIENCE.0).map_or(TimeDelta::MAX, |patience| patience / PATIENCE.1);
+        patience = patience.checked_mul(PATIENCE_PERCENT).map_or(TimeDelta::MAX, |patience| patience / 100);
     }
     let Some(until) = inbox.app.now().checked_sub_signed(patience) else { return Ok(()) };
     if until <= mark.checked_until {
         return Ok(());
     }
     let types = inbox.handler.takes();
+    let mut view = inbox.app.view().await?;
     let lost = view.unseen(name, types, mark.since, mark.checked_until, until, BATCH).await?;
     drop(view);
     let mut all_settled = true;
@@ -82,13 +87,21 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
 /// Runs one event without a delivery. Only an outage ends the sweep: one event that the store refuses must not keep
 /// the others waiting. Tells whether the log knows of the event now.
 async fn take_up(inbox: &Inbox, event: &EventId) -> Result<bool, StoreError> {
-    match inbox.apply_alone(event, CountFirst::Yes, &mut None).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_outage() => Err(error),
-        Err(error) => {
-            error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue,
-                "[{}] [ALERT] the store refuses an event", inbox.name());
-            Ok(false)
+    let mut counted = None;
+    loop {
+        match inbox.apply_alone(event, CountFirst::Yes, &mut counted).await {
+            Ok(_) => return Ok(true),
+            // With the count in hand: an outage in the middle of an attempt is not another attempt.
+            Err(error) if error.is_outage() && !inbox.app.tx.tasks.stopping().is_cancelled() => {
+                warn!(%error, consumer = inbox.name(), "[{}] the store failed; the sweep pauses", inbox.name());
+                inbox.app.tx.clock.sleep(OUTAGE_PAUSE).await;
+            }
+            Err(error) if error.is_outage() => return Err(error),
+            Err(error) => {
+                error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue,
+                    "[{}] [ALERT] the store refuses an event", inbox.name());
+                return Ok(false);
+            }
         }
     }
 }

@@ -47,16 +47,16 @@ impl Relay {
         let job = Arc::new(Settlement {
             owner: self.ownership.id().clone(),
             holds,
-            now: self.app.now(),
             confirmed: by_partition(results.confirmed, |confirmed| {
                 partitions.get(confirmed.event_id()).copied()
             }),
             failed: by_partition(results.failed, |failed| partitions.get(&failed.event_id).copied()),
         });
-        let work = Arc::clone(&job);
+        let (work, clock) = (Arc::clone(&job), Arc::clone(&self.app.tx.clock));
         let ours = with_tx(&self.app.tx, move |unit, _| {
-            let job = Arc::clone(&work);
-            Box::pin(async move { job.write(unit).await })
+            // The moment of this attempt: whoever looks for lost events counts from when they were really sent.
+            let (job, now) = (Arc::clone(&work), clock.now());
+            Box::pin(async move { job.write(unit, now).await })
         })
         .await?;
         self.report(due, &job, ours);
@@ -98,14 +98,13 @@ impl Relay {
 struct Settlement {
     owner: RelayId,
     holds: Vec<PartitionHold>,
-    now: DateTime<Utc>,
     confirmed: BTreeMap<Partition, Vec<Confirmed>>,
     failed: BTreeMap<Partition, Vec<FailedPublish>>,
 }
 
 impl Settlement {
     /// Fences first; what is no longer ours is left to its new owner.
-    async fn write(&self, unit: &mut dyn UnitOfWork) -> Result<PartitionSet, StoreError> {
+    async fn write(&self, unit: &mut dyn UnitOfWork, now: DateTime<Utc>) -> Result<PartitionSet, StoreError> {
         let ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
         let confirmed: Vec<&Confirmed> =
             self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
@@ -117,10 +116,10 @@ impl Settlement {
             .cloned()
             .collect();
         if !confirmed.is_empty() {
-            unit.mark_sent(&confirmed, self.now).await?;
+            unit.mark_sent(&confirmed, now).await?;
         }
         if !failed.is_empty() {
-            unit.mark_failed(&failed, self.now).await?;
+            unit.mark_failed(&failed, now).await?;
         }
         Ok(ours)
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_domain::{EventId, EventType, OutboxStatus, Retry};
@@ -16,6 +17,9 @@ use super::settlement::Results;
 use crate::ports::{BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError};
 use crate::settings::OnOutage;
 use crate::texts;
+
+/// How long a relay that is to stop waits for the confirms of its last window.
+const LAST_CONFIRM: Duration = Duration::from_secs(3);
 
 /// How a window ended.
 pub(super) enum WindowEnd {
@@ -104,7 +108,17 @@ impl Relay {
     /// the very connection that the publish holds.
     async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let (broker, limit) = (Arc::clone(&self.app.broker), self.settings.confirm_timeout);
-        let publish = async move { tokio::time::timeout(limit, broker.publish(window)).await };
+        let stopping = self.app.tx.tasks.stopping().clone();
+        let publish = async move {
+            tokio::select! {
+                biased;
+                answer = tokio::time::timeout(limit, broker.publish(window)) => answer,
+                late = async {
+                    stopping.cancelled().await;
+                    tokio::time::timeout(LAST_CONFIRM, std::future::pending()).await
+                } => late,
+            }
+        };
         let mut answer = self.app.tx.tasks.spawn(publish);
         loop {
             tokio::select! {

@@ -6,6 +6,7 @@
 mod support;
 
 mod attempts;
+mod carriers;
 mod crashes;
 mod order;
 mod scripted;

@@ -148,15 +148,28 @@ async fn an_outage_of_the_store_only_makes_the_relay_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_relay_that_stops_waits_for_the_confirms_on_their_way_and_publishes_no_more() {
     let world = World::new().await;
-    let process = world.process_on(Slow::each(&world.broker, secs(9), secs(9)));
+    let process = world.process_on(Slow::each(&world.broker, secs(2), secs(2)));
     process.start_relay("relay-1", RelaySettings::default());
     let events = (1..=20).map(|seq| world.event(&format!("e-{seq}"), seq, &sample::changed(7)));
     process.commit(events.collect()).await;
-    pass(millis(9_500)).await;
+    pass(millis(2_500)).await;
     let begun = tokio::time::Instant::now();
     process.app.tx.tasks.stop().await;
-    assert!(begun.elapsed() <= secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() <= secs(3), "{:?}", begun.elapsed());
     let sent: Vec<bool> = world.rows().await.iter().map(|row| row.status == OutboxStatus::Sent).collect();
     assert_eq!(sent, [[true; 2].as_slice(), &[false; 18]].concat());
     assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_stops_does_not_wait_long_for_a_broker_that_says_nothing() {
+    let world = World::new().await;
+    let process = world.process_on(Slow::each(&world.broker, secs(9), secs(9)));
+    process.start_relay("relay-1", RelaySettings::default());
+    process.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
+    pass(millis(500)).await;
+    let begun = tokio::time::Instant::now();
+    process.app.tx.tasks.stop().await;
+    assert!(begun.elapsed() <= secs(4), "{:?}", begun.elapsed());
+    assert_eq!(world.status("e-1").await, OutboxStatus::Retry, "nobody knows, so it is published again");
 }
