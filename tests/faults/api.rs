@@ -56,6 +56,12 @@ impl Api {
         }
     }
 
+    /// The same client, with this trace in every request.
+    pub(crate) fn traced(self, trace: &'static str) -> Api {
+        let headers = [("x-trace-id".parse().unwrap(), trace.parse().unwrap())].into_iter().collect();
+        Api { http: reqwest::Client::builder().default_headers(headers).build().unwrap(), ..self }
+    }
+
     /// The server was started again, somewhere else.
     pub(crate) fn moved_to(&self, server: &Server) {
         self.base.send_replace(server.base().to_owned());

@@ -20,6 +20,7 @@ mod load;
 mod shutdown;
 mod start;
 mod timeout;
+mod trace;
 
 use std::time::Duration;
 

@@ -1,0 +1,39 @@
+//! One trace from the request to the effect: header, log, outbox row, message, consume log.
+
+use std::time::Duration;
+
+use crate::api::Api;
+use crate::check::Books;
+use crate::{beside_others, eventually, fresh};
+
+const TRACE: &str = "trace-of_one-Order";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_id_is_found_in_log_outbox_message_and_consume_log() {
+    let _turn = beside_others().await;
+    let (_folder, launch) = fresh();
+    let server = launch.start().unwrap();
+    let api = Api::of(&server).traced(TRACE);
+    let product = api.list_product(1, "Lamp").await.unwrap().id("productId");
+    api.place_order(2, product).await.unwrap().id("orderId");
+    let books = Books::open(&launch.database()).await;
+    let consumed =
+        format!("SELECT count(*) FROM event_consume_log WHERE status = 'SUCCESS' AND trace_id = '{TRACE}'");
+    eventually(Duration::from_secs(10), async || match books.number(&consumed).await {
+        2 => Ok(()),
+        other => Err(format!("{other} of inventory and webhooks").into()),
+    })
+    .await;
+    let rows =
+        format!("SELECT count(*) FROM outbox_events WHERE json_extract(metadata, '$.traceId') = '{TRACE}'");
+    assert_eq!(books.number(&rows).await, 2, "ORDER_CREATED and ORDER_TIMEOUT");
+    let messages = format!("SELECT count(*) FROM broker_messages WHERE correlation_id = '{TRACE}'");
+    assert_eq!(books.number(&messages).await, 1, "the timeout waits in its delay queue");
+    let log = launch.log();
+    for line in
+        ["answered", "[OutboxRelay] Event sent successfully", "[inventory] Message consumed successfully"]
+    {
+        let found = log.lines().any(|logged| logged.contains(line) && logged.contains(TRACE));
+        assert!(found, "no line \"{line}\" of this trace in\n{log}");
+    }
+}
