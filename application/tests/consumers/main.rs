@@ -7,6 +7,7 @@ mod support;
 
 mod attempts;
 mod crashes;
+mod late;
 mod order;
 mod scripted;
 mod shutdown;
