@@ -7,10 +7,8 @@ use handover_domain::*;
 use crate::support::{BUYER, TENANT, World, sample};
 
 fn cancelled(order: i64, reason: CancelReason) -> EventBody {
-    match sample::cancelled(order) {
-        EventBody::OrderCancelled(body) => EventBody::OrderCancelled(OrderCancelled { reason, ..body }),
-        other => other,
-    }
+    let EventBody::OrderCancelled(body) = sample::cancelled(order) else { unreachable!("it is cancelled") };
+    EventBody::OrderCancelled(OrderCancelled { reason, ..body })
 }
 
 /// What is left of these events at both consumers, each applied in a unit of its own, in the order given.
