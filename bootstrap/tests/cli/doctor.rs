@@ -111,7 +111,7 @@ fn a_folder_that_cannot_be_written_fails() {
 }
 
 #[test]
-fn a_database_that_cannot_be_opened_is_away_and_one_that_is_none_is_broken() {
+fn a_file_that_is_no_database_fails() {
     let world = World::new();
     world.write("handover.db", "no database at all, but long enough to be read as one".repeat(99));
     let ran = world.run(DOCTOR);

@@ -1,4 +1,4 @@
-//! Databases of other versions. The two files hold nothing but the table in which migrations are noted, made with
+//! Databases of other versions. The files hold nothing but the table in which migrations are noted, made with
 //!
 //! ```sql
 //! PRAGMA page_size = 512;
@@ -6,12 +6,15 @@
 //!                                checksum BLOB, execution_time BIGINT);
 //! ```
 //!
-//! `newer.sqlite` has the versions 1 and 9000 in it, `older.sqlite` none.
+//! `newer.sqlite` has the versions 1 and 9000 in it, `older.sqlite` none, `changed.sqlite` version 1 with
+//! a checksum that is not ours.
 
 use crate::program::World;
 
 pub(crate) const NEWER: &[u8] = include_bytes!("schemas/newer.sqlite");
 pub(crate) const OLDER: &[u8] = include_bytes!("schemas/older.sqlite");
+
+const CHANGED: &[u8] = include_bytes!("schemas/changed.sqlite");
 
 const SERVE: &str = "serve --listen 127.0.0.1:0";
 
@@ -55,6 +58,23 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "a header and no event");
     }
+}
+
+#[test]
+fn a_schema_that_no_release_made_is_refused_and_left_as_it_is() {
+    let world = World::new();
+    world.write("handover.db", CHANGED);
+    for command in [SERVE, "migrate"] {
+        world.run(command).refused(
+            1,
+            &[
+                "error: the database handover.db cannot be brought up to date: ",
+                "why: its schema is not one that released versions make; the step was undone",
+                "do:  use the build that made the file, or begin with another one (--database)",
+            ],
+        );
+    }
+    world.run("outbox list").refused(1, &["has schema version 1, and this program reads version "]);
 }
 
 #[test]
