@@ -20,6 +20,10 @@ pub const TIMEOUT_DELAY_QUEUE: &str = "order.timeout.delay.queue";
 pub const INVENTORY_QUEUE: &str = "inventory.update.queue";
 /// The shipment tasks' queue.
 pub const FULFILLMENT_QUEUE: &str = "order.fulfillment.queue";
+/// The notifications' queue.
+pub const STATUS_SYNC_QUEUE: &str = "order.status.sync.queue";
+/// The buyers' credit's queue.
+pub const CREDIT_QUEUE: &str = "buyer.credit.queue";
 /// The webhook dispatcher's queue.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 
@@ -63,6 +67,7 @@ impl Topology {
             queues: vec![
                 business(INVENTORY_QUEUE, &["order.created", "order.cancelled", "order.refunded"]),
                 business(FULFILLMENT_QUEUE, &["order.paid"]),
+                business(STATUS_SYNC_QUEUE, &["order.status.changed"]),
                 QueueSpec {
                     name: format!("{TIMEOUT_DELAY_QUEUE}{}", ttl_mark(timeout)),
                     bindings: vec![timeout_delay_key(timeout)],
@@ -70,6 +75,7 @@ impl Topology {
                     dead_letter_key: Some(TIMEOUT_KEY.to_owned()),
                 },
                 business(TIMEOUT_QUEUE, &[TIMEOUT_KEY]),
+                business(CREDIT_QUEUE, &["order.cancelled", "order.status.changed"]),
                 business(
                     WEBHOOK_QUEUE,
                     &[

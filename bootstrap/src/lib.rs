@@ -7,12 +7,15 @@ mod beside;
 pub mod cli;
 pub mod commands;
 pub mod config;
+mod doctor;
 mod edge;
 mod failure;
 mod lock;
+mod output;
 mod secrets;
 mod service;
 pub mod telemetry;
+mod views;
 mod wiring;
 
 pub use failure::{Exit, Failure};

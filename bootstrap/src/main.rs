@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use handover::{Failure, cli::Cli, commands};
+use handover::{Exit, Failure, cli::Cli, commands};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => exit.into(),
         Err(failure) => {
             eprintln!("{}", failure.explain());
             failure.exit().into()
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+fn run(cli: Cli) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use handover_system::secret_bytes;
 
@@ -53,6 +53,22 @@ impl Secrets {
         Self::set_or_kept(config.gateway_secret.as_ref(), &config.database, "gateway-secret", "whsec_")
     }
 
+    /// Where each comes from, key by key; nothing is made.
+    pub(crate) fn look(config: &Config) -> [(&'static str, Result<Source, Failure>); 2] {
+        let source = |set: &Option<Secret>, purpose, prefix| {
+            let path = beside(&config.database, purpose);
+            match set {
+                Some(secret) => Ok(Source::Set(secret.clone())),
+                None if path.exists() => read(&path, prefix).map(|_| Source::Kept(path)),
+                None => Ok(Source::ToBeMade),
+            }
+        };
+        [
+            ("auth.jwt-secret", source(&config.jwt_secret, "jwt-secret", "")),
+            ("gateway.secret", source(&config.gateway_secret, "gateway-secret", "whsec_")),
+        ]
+    }
+
     fn set_or_kept(
         set: Option<&Secret>,
         database: &Path,
@@ -66,12 +82,27 @@ impl Secrets {
     }
 }
 
+/// Where a secret comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// The configuration.
+    Set(Secret),
+    /// A file beside the database.
+    Kept(PathBuf),
+    /// It will be made by the first start.
+    ToBeMade,
+}
+
 /// The secret in the file; made if the file is not there.
 fn kept(path: &Path, prefix: &str) -> Result<Secret, Failure> {
-    let failed = |cause| Failure::SecretFile { path: path.to_owned(), cause };
     if !path.exists() {
-        make(path, prefix, failed)?;
+        make(path, prefix, |cause| Failure::SecretFile { path: path.to_owned(), cause })?;
     }
+    read(path, prefix)
+}
+
+fn read(path: &Path, prefix: &str) -> Result<Secret, Failure> {
+    let failed = |cause| Failure::SecretFile { path: path.to_owned(), cause };
     if exposed(path).map_err(failed)? {
         return Err(Failure::SecretExposed { path: path.to_owned() });
     }
@@ -111,13 +142,13 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn exposed(path: &Path) -> io::Result<bool> {
+pub(crate) fn exposed(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;
     Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn exposed(_path: &Path) -> io::Result<bool> {
+pub(crate) fn exposed(_path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 

@@ -1,5 +1,6 @@
 //! Which adapter stands behind which port. A new adapter is wired here and nowhere else.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,8 +27,31 @@ impl Database {
         let store = SqlStore::open_sqlite(&SqliteOptions::file(path), Arc::new(SystemClock), wake.clone())
             .await
             .map_err(Failure::database(path))?;
-        store.migrate().await.map_err(Failure::database(path))?;
-        Ok(Database { path: path.to_owned(), store, _lock: lock })
+        let database = Database { path: path.to_owned(), store, _lock: lock };
+        match database.bring_up_to_date().await {
+            Ok(()) => Ok(database),
+            Err(failure) => {
+                database.close().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Before anything is written: what a newer program made is left as it is.
+    async fn bring_up_to_date(&self) -> Result<(), Failure> {
+        let version = self.store.schema_version().await.map_err(Failure::database(&self.path))?;
+        match Schema::of(version) {
+            Schema::Newer { found, needed } => {
+                Err(Failure::SchemaNewer { database: self.path.clone(), found, needed })
+            }
+            Schema::Current | Schema::Older { .. } => {
+                let database = || self.path.clone();
+                self.store.migrate().await.map_err(|cause| match cause.is_outage() {
+                    true => Failure::Database { database: database(), cause },
+                    false => Failure::Migration { database: database(), cause },
+                })
+            }
+        }
     }
 
     /// Ends every lease: under the lock, whoever had one is gone.
@@ -48,6 +72,77 @@ impl Database {
     /// Closes it, then gives the lock back.
     pub(crate) async fn close(self) {
         self.store.close().await;
+    }
+}
+
+/// How the schema of a database stands to this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Schema {
+    /// The same.
+    Current,
+    /// Made by an older program; 0 is none at all.
+    Older { found: i64, needed: i64 },
+    /// Made by a newer one.
+    Newer { found: i64, needed: i64 },
+}
+
+impl Schema {
+    /// From the version that is there and the one that this program needs.
+    pub(crate) fn of((found, needed): (Option<i64>, i64)) -> Schema {
+        let found = found.unwrap_or(0);
+        match found.cmp(&needed) {
+            Ordering::Equal => Schema::Current,
+            Ordering::Less => Schema::Older { found, needed },
+            Ordering::Greater => Schema::Newer { found, needed },
+        }
+    }
+}
+
+/// A database that is only looked at: no lock, nothing made, nothing changed; somebody may serve it meanwhile.
+pub(crate) struct Looked {
+    pub(crate) path: PathBuf,
+    pub(crate) store: SqlStore,
+}
+
+impl Looked {
+    /// Opens the file, whatever its schema.
+    pub(crate) async fn open(path: &Path) -> Result<Looked, Failure> {
+        // An empty file is none either, and opening it would make one of it.
+        if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) || !path.exists() {
+            return Err(Failure::NoDatabase { database: path.to_owned() });
+        }
+        let store = SqlStore::open_sqlite(&SqliteOptions::file(path), Arc::new(SystemClock), Wake::default())
+            .await
+            .map_err(Failure::database(path))?;
+        Ok(Looked { path: path.to_owned(), store })
+    }
+
+    /// How its schema stands to this program.
+    pub(crate) async fn schema(&self) -> Result<Schema, Failure> {
+        Ok(Schema::of(self.store.schema_version().await.map_err(Failure::database(&self.path))?))
+    }
+
+    /// Opens the file if this program can read what is in it.
+    pub(crate) async fn readable(path: &Path) -> Result<Looked, Failure> {
+        let looked = Looked::open(path).await?;
+        let database = || path.to_owned();
+        match looked.schema().await? {
+            Schema::Current => Ok(looked),
+            Schema::Older { found, needed } => {
+                Err(Failure::SchemaOlder { database: database(), found, needed })
+            }
+            Schema::Newer { found, needed } => {
+                Err(Failure::SchemaNewer { database: database(), found, needed })
+            }
+        }
+    }
+
+    /// The broker of this configuration, as far as it can be seen from outside the process that serves.
+    pub(crate) fn broker(&self, choice: BrokerChoice) -> Result<Box<dyn Broker>, Failure> {
+        match choice {
+            BrokerChoice::Database => Ok(Box::new(DatabaseBroker::new(&self.store))),
+            BrokerChoice::Memory => Err(Failure::BrokerUnseen),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! **Invariant:** every function is total; a refusal is a value that says what was refused and why.
 
 mod consume;
+mod credit;
 mod event;
 mod ids;
 mod money;
@@ -18,6 +19,7 @@ mod retry;
 mod text;
 
 pub use consume::{ConsumeStatus, FailureKind};
+pub use credit::{CreditCounts, CreditStep};
 pub use event::{
     AggregateRef, AggregateType, Envelope, EnvelopeError, EventBody, EventType, InvoiceGenerated,
     OrderCancelled, OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout,

@@ -164,8 +164,11 @@ flaws! { broken_by_store(StoreFlaw) {
         "an_order_is_one_tenants",
     ]
     pages_repeat_their_last_row: PagesRepeatTheirLastRow breaks [
+        "pages_of_listings_run_from_the_greatest_product_down",
+        "pages_of_notifications_run_from_the_newest_down",
         "pages_of_products_can_be_of_one_status",
         "pages_of_products_run_from_the_greatest_id_down",
+        "pages_of_shipments_are_of_one_user_on_one_side",
     ]
     overdue_leaves_out_the_deadline: OverdueLeavesOutTheDeadline breaks [
         "an_order_created_at_the_deadline_is_overdue",
@@ -217,6 +220,25 @@ flaws! { broken_by_store(StoreFlaw) {
     ]
     effects_are_deduplicated: EffectsAreDeduplicated breaks [
         "a_listing_change_applied_twice_shows_twice",
+    ]
+    notifications_are_deduplicated: NotificationsAreDeduplicated breaks [
+        "notifications_are_read_back_in_the_order_written_and_show_twice",
+    ]
+    notifications_leak_to_other_tenants: NotificationsLeakToOtherTenants breaks [
+        "notifications_are_one_tenants",
+    ]
+    credit_is_counted_once_per_event: CreditIsCountedOncePerEvent breaks [
+        "credit_changes_are_read_back_in_the_order_applied_and_show_twice",
+        "the_score_follows_from_the_counts_alone",
+    ]
+    credit_is_counted_from_an_old_read: CreditIsCountedFromAnOldRead breaks [
+        "of_units_that_count_for_one_buyer_none_is_lost",
+    ]
+    credit_leaks_to_other_tenants: CreditLeaksToOtherTenants breaks [
+        "credit_is_one_tenants",
+    ]
+    scores_have_no_upper_limit: ScoresHaveNoUpperLimit breaks [
+        "the_score_follows_from_the_counts_alone",
     ]
     id_blocks_overlap: IdBlocksOverlap breaks [
         "a_block_begins_after_the_last_of_the_one_before",

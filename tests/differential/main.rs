@@ -76,6 +76,10 @@ fn a_store_with_a_flaw_is_found_out() {
         Flaw::RecordIgnoresWhatIsExpected,
         Flaw::UnappliedForgetsFailed,
         Flaw::EffectsAreDeduplicated,
+        Flaw::NotificationsAreDeduplicated,
+        Flaw::NotificationsLeakToOtherTenants,
+        Flaw::CreditIsCountedOncePerEvent,
+        Flaw::CreditLeaksToOtherTenants,
         Flaw::IdBlocksOverlap,
         Flaw::ForgottenRelaysLiveOn,
         Flaw::EndedLeasesAreNotRenewed,
@@ -84,7 +88,7 @@ fn a_store_with_a_flaw_is_found_out() {
     ];
     let mut runner = TestRunner::deterministic();
     let sequences: Vec<Vec<Step>> =
-        (0..64).map(|_| steps::sequences().new_tree(&mut runner).expect("a sequence").current()).collect();
+        (0..96).map(|_| steps::sequences().new_tree(&mut runner).expect("a sequence").current()).collect();
     let sound: Vec<_> = sequences
         .iter()
         .map(|steps| runtime.block_on(play(&FlawedStoreRig::new(Flaw::None), steps)))

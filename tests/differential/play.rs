@@ -5,8 +5,9 @@ use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    ConsumeRecord, Consumption, DeadLetter, FailedPublish, ListingChange, NewEvent, NewShipmentTask,
-    OutboxFilter, OutboxRow, PartitionHold, PartitionLease, RelayId, StoreError, Unapplied, UnitOfWork, View,
+    ConsumeRecord, Consumption, CreditChange, DeadLetter, FailedPublish, ListingChange, NewEvent,
+    NewShipmentTask, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow, PartitionHold,
+    PartitionLease, RelayId, StoreError, Unapplied, UnitOfWork, View,
 };
 use handover_domain::{AggregateRef, Order, OutboxStatus, Partition, PartitionSet, Payment, Product};
 use handover_tests::contract::store::StoreRig;
@@ -223,6 +224,20 @@ async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
                 orders.into_iter().map(|order| samples::shipment_task(order, "e1")).collect();
             told(unit.open_shipments(&tasks).await)
         }
+        Op::Notify(rows) => {
+            let row = |(t, order, recipient)| Notification {
+                tenant: tenant(t),
+                ..samples::notification(order, recipient, "e1")
+            };
+            told(unit.notify(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
+        }
+        Op::ChangeCredit(rows) => {
+            let row = |(t, buyer, order, step)| CreditChange {
+                tenant: tenant(t),
+                ..samples::credit_change(buyer, order, step, "e1")
+            };
+            told(unit.change_credit(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
+        }
         Op::TakeIds { kind, size } => told(unit.take_id_block(kind, size).await),
         Op::Read(query) => ask(unit, &query).await,
     }
@@ -296,6 +311,24 @@ async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String {
         Query::ListingChanges(t, order) => told(view.listing_changes(tenant(t), order_id(order)).await),
         Query::Listing(t, seller) => told(view.listing_of(tenant(t), user(seller)).await),
         Query::Shipments(t, order) => told(view.shipment_tasks(tenant(t), order_id(order)).await),
+        Query::ListingPage { tenant: t, before, limit } => {
+            told(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
+        }
+        Query::ShipmentPage { tenant: t, side, skip, limit } => {
+            let who = samples::shipment_task(1, "e1");
+            let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
+            let all =
+                view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("a page can be read");
+            told(view.shipments_page(tenant(t), who, side, below(&all, skip), limit).await.map(unnumbered))
+        }
+        Query::Notifications(t, order) => told(view.notifications_about(tenant(t), order_id(order)).await),
+        Query::NotificationPage { tenant: t, user: who, skip, limit } => {
+            let who = user(who);
+            let all = view.notifications_page(tenant(t), who, None, 1_000).await.expect("a page can be read");
+            told(view.notifications_page(tenant(t), who, below(&all, skip), limit).await.map(unnumbered))
+        }
+        Query::CreditChanges(t, order) => told(view.credit_changes(tenant(t), order_id(order)).await),
+        Query::Credit(t, buyer) => told(view.credit_of(tenant(t), user(buyer)).await),
         Query::LiveRelays => told(view.live_relays().await),
         Query::Leases => told(leases(view).await),
     }
@@ -322,6 +355,16 @@ fn rounded(record: ConsumeRecord) -> ConsumeRecord {
 
 fn plain(unapplied: Unapplied) -> (Vec<OutboxRow>, Option<ConsumeRecord>) {
     (nameless(vec![unapplied.event]), unapplied.record.map(rounded))
+}
+
+/// The number of the row that is so far down.
+fn below<E>(all: &[Numbered<E>], skip: usize) -> Option<i64> {
+    skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id)
+}
+
+/// Rows without their numbers, which are each store's own.
+fn unnumbered<E>(rows: Vec<Numbered<E>>) -> Vec<E> {
+    rows.into_iter().map(|row| row.effect).collect()
 }
 
 /// A page that begins below the row that is so far down.

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use handover_application::ports::{Expected, IdKind, ListingChangeKind, OnFailed, OrderSide};
-use handover_domain::{ConsumeStatus, EventType, OrderStatus, OutboxStatus, PaymentStatus, ProductStatus};
+use handover_domain::{
+    ConsumeStatus, CreditStep, EventType, OrderStatus, OutboxStatus, PaymentStatus, ProductStatus,
+};
 
 /// One step.
 #[derive(Debug, Clone)]
@@ -130,6 +132,8 @@ pub(crate) enum Op {
     },
     ChangeListings(Vec<(Small, Small, ListingChangeKind)>),
     OpenShipments(Vec<Small>),
+    Notify(Vec<(Small, Small, Small)>),
+    ChangeCredit(Vec<(Small, Small, Small, CreditStep)>),
     TakeIds {
         kind: IdKind,
         size: u32,
@@ -210,6 +214,26 @@ pub(crate) enum Query {
     ListingChanges(Small, Small),
     Listing(Small, Small),
     Shipments(Small, Small),
+    ListingPage {
+        tenant: Small,
+        before: Option<Small>,
+        limit: u32,
+    },
+    ShipmentPage {
+        tenant: Small,
+        side: OrderSide,
+        skip: usize,
+        limit: u32,
+    },
+    Notifications(Small, Small),
+    NotificationPage {
+        tenant: Small,
+        user: Small,
+        skip: usize,
+        limit: u32,
+    },
+    CreditChanges(Small, Small),
+    Credit(Small, Small),
     LiveRelays,
     Leases,
 }
@@ -363,6 +387,8 @@ fn consuming() -> impl Strategy<Value = Op> {
         1 => (one_of(&QUEUES), one_of(&KEYS), at()).prop_map(|(queue, key, at)| Op::Park { queue, key, at }),
         2 => vec((small(), small(), kind()), 0..=3).prop_map(Op::ChangeListings),
         1 => vec(small(), 0..=3).prop_map(Op::OpenShipments),
+        2 => vec((tenant(), small(), small()), 0..=3).prop_map(Op::Notify),
+        2 => vec((tenant(), small(), small(), select(CreditStep::ALL)), 0..=6).prop_map(Op::ChangeCredit),
         1 => (select(&[IdKind::Order, IdKind::Product][..]), 1..=3_u32).prop_map(|(kind, size)| Op::TakeIds { kind, size }),
     ]
 }
@@ -441,6 +467,18 @@ fn other_query() -> impl Strategy<Value = Query> {
         (tenant(), prop_oneof![Just(20_i64), small()])
             .prop_map(|(tenant, seller)| Query::Listing(tenant, seller)),
         (tenant(), small()).prop_map(|(tenant, order)| Query::Shipments(tenant, order)),
+        (tenant(), some(1..=4_i64), limit()).prop_map(|(tenant, before, limit)| Query::ListingPage {
+            tenant,
+            before,
+            limit
+        }),
+        (tenant(), select(&[OrderSide::Buyer, OrderSide::Seller][..]), 0..=3_usize, limit())
+            .prop_map(|(tenant, side, skip, limit)| Query::ShipmentPage { tenant, side, skip, limit }),
+        (tenant(), small()).prop_map(|(tenant, order)| Query::Notifications(tenant, order)),
+        (tenant(), small(), 0..=3_usize, limit())
+            .prop_map(|(tenant, user, skip, limit)| Query::NotificationPage { tenant, user, skip, limit }),
+        (tenant(), small()).prop_map(|(tenant, order)| Query::CreditChanges(tenant, order)),
+        (tenant(), small()).prop_map(|(tenant, buyer)| Query::Credit(tenant, buyer)),
         Just(Query::LiveRelays),
         Just(Query::Leases),
     ]
@@ -453,7 +491,7 @@ fn query() -> impl Strategy<Value = Query> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => business(),
-        4 => outbox(),
+        5 => outbox(),
         3 => leases(),
         4 => consuming(),
         3 => query().prop_map(Op::Read),
@@ -493,6 +531,9 @@ pub(crate) fn everything() -> Vec<Query> {
         for id in 1..=3 {
             all.extend([Query::Product(tenant, id), Query::Order(tenant, id), Query::Processing(tenant, id)]);
             all.extend([Query::ListingChanges(tenant, id), Query::Shipments(tenant, id)]);
+            all.extend([Query::Notifications(tenant, id), Query::CreditChanges(tenant, id)]);
+            all.push(Query::Credit(tenant, id));
+            all.push(Query::NotificationPage { tenant, user: id, skip: 0, limit: 100 });
         }
     }
     all.extend((1..=3).map(Query::Payment));

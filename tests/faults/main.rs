@@ -17,6 +17,7 @@ mod figures;
 mod kill;
 mod ledger;
 mod load;
+mod planted;
 mod shutdown;
 mod start;
 mod timeout;

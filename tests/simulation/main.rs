@@ -17,6 +17,7 @@ mod clients;
 mod faults;
 mod mutants;
 mod oracle;
+mod parties;
 mod store;
 mod world;
 

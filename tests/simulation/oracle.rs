@@ -11,8 +11,9 @@ use handover_domain::*;
 
 use super::clients::{Journal, Told};
 use super::faults::Faults;
+use super::parties;
 
-const TENANT: TenantId = TenantId::DEFAULT;
+pub(super) const TENANT: TenantId = TenantId::DEFAULT;
 const ALL: u32 = 100_000;
 
 /// What a run got to, so that a test can tell whether the runs go where it hurts.
@@ -119,6 +120,7 @@ pub async fn violations(
         of_order.entry(row.aggregate.id).or_default().push(row);
     }
     let mut live: BTreeMap<ProductId, Vec<OrderId>> = BTreeMap::new();
+    let mut counted: BTreeMap<UserId, CreditCounts> = BTreeMap::new();
     for (id, rows) in &of_order {
         let Ok(id) = OrderId::try_from(*id) else { continue };
         let Some(order) = view.order_by_id(TENANT, id).await? else {
@@ -131,7 +133,10 @@ pub async fn violations(
         check_history(&order, rows, &mut broken);
         check_listing(view.as_mut(), &order, rows, &mut broken).await?;
         check_shipments(view.as_mut(), &order, rows, &mut broken).await?;
+        parties::check_notifications(view.as_mut(), &order, rows, &mut broken).await?;
+        parties::check_credit(view.as_mut(), &order, rows, &mut counted, &mut broken).await?;
     }
+    parties::check_scores(view.as_mut(), &counted, &mut broken).await?;
     check_products(view.as_mut(), journal, &live, &mut broken).await?;
     check_told(view.as_mut(), journal, &of_order, &mut broken).await?;
     check_log(view.as_mut(), app, &rows, &mut broken).await?;
@@ -153,7 +158,7 @@ fn check_history(order: &Order, rows: &[&OutboxRow], broken: &mut Vec<String>) {
 }
 
 /// The events of these types that must have had their effect, given what is parked.
-async fn expected(
+pub(super) async fn expected(
     view: &mut dyn View,
     consumer: &str,
     rows: &[&OutboxRow],

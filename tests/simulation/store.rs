@@ -128,6 +128,22 @@ passes_on! { impl EffectQueries for View {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
     fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
     fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
+    fn listings_page(tenant: TenantId, seller: UserId, before: Option<ProductId>, limit: u32) -> Vec<ListingEntry>;
+    fn shipments_page(tenant: TenantId, user: UserId, side: OrderSide, before: Option<i64>, limit: u32) -> Vec<Numbered<ShipmentTask>>;
+} }
+passes_on! { impl NotificationQueries for View {
+    fn notifications_about(tenant: TenantId, order: OrderId) -> Vec<Notification>;
+    fn notifications_page(tenant: TenantId, recipient: UserId, before: Option<i64>, limit: u32) -> Vec<Numbered<Notification>>;
+} }
+passes_on! { impl CreditQueries for View {
+    fn credit_of(tenant: TenantId, buyer: UserId) -> Option<BuyerCredit>;
+    fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
+} }
+passes_on! { impl NotificationRepo for UnitOfWork {
+    fn notify(notifications: &[Notification]) -> ();
+} }
+passes_on! { impl CreditRepo for UnitOfWork {
+    fn change_credit(changes: &[CreditChange]) -> ();
 } }
 passes_on! { impl LeaseQueries for View {
     fn database_now() -> DateTime<Utc>;

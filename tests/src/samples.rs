@@ -3,14 +3,14 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    Confirmed, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, EventMetadata, Expected,
-    FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent, NewShipmentTask, Outgoing,
-    PublishOutcome, RelayId,
+    Confirmed, ConsumeRecord, Consumption, CreditChange, DeadLetter, DeadLetterStatus, EventMetadata,
+    Expected, FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent, NewShipmentTask,
+    Notification, OrderSide, Outgoing, PublishOutcome, RelayId,
 };
 use handover_domain::{
-    AggregateRef, AggregateType, CancelReason, ConsumeStatus, Currency, EventId, EventType, Money, Order,
-    OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId, PaymentStatus, Product,
-    ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
+    AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
+    Money, Order, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId, PaymentStatus,
+    Product, ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.
@@ -290,6 +290,35 @@ pub fn shipment_task(order: i64, event: &str) -> NewShipmentTask {
         seller: user(20),
         buyer: user(10),
         aggregate_seq: 2,
+        event_id: event_id(event),
+        at: start(),
+    }
+}
+
+/// A notification of tenant 1 to this user, as the buyer: the order was shipped.
+pub fn notification(order: i64, recipient: i64, event: &str) -> Notification {
+    Notification {
+        tenant: TenantId::DEFAULT,
+        recipient: user(recipient),
+        side: OrderSide::Buyer,
+        order: order_id(order),
+        aggregate_seq: 3,
+        old_status: OrderStatus::Paid,
+        new_status: OrderStatus::Shipped,
+        changed_at: start(),
+        event_id: event_id(event),
+        at: start(),
+    }
+}
+
+/// A change of this buyer's credit in tenant 1.
+pub fn credit_change(buyer: i64, order: i64, step: CreditStep, event: &str) -> CreditChange {
+    CreditChange {
+        tenant: TenantId::DEFAULT,
+        buyer: user(buyer),
+        order: order_id(order),
+        aggregate_seq: 4,
+        step,
         event_id: event_id(event),
         at: start(),
     }

@@ -3,6 +3,7 @@
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
+use handover_application::ports::OrderSide;
 use handover_domain::UnknownName;
 
 use crate::messages::{self, Text};
@@ -47,6 +48,15 @@ impl Parameters {
     /// A name out of an enum.
     pub(crate) fn named<T: std::str::FromStr<Err = UnknownName>>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| text.parse().map_err(|error: UnknownName| messages::one_of(error.expected)))
+    }
+
+    /// `as`: the side on which the caller stands.
+    pub(crate) fn side(&mut self) -> Option<OrderSide> {
+        self.read("as", |text| match text {
+            "buyer" => Ok(OrderSide::Buyer),
+            "seller" => Ok(OrderSide::Seller),
+            _ => Err(messages::one_of("buyer seller")),
+        })
     }
 
     /// A moment.

@@ -22,12 +22,14 @@ use handover_domain::{EventBody, EventType};
 
 use crate::App;
 use crate::ports::{OutboxRow, StoreError, UnitOfWork};
-use crate::topology::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+use crate::topology::{
+    CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, STATUS_SYNC_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE,
+};
 
 pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
-pub use handlers::{Fulfillment, Inventory, TimeoutCloser, Webhooks};
+pub use handlers::{Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks};
 
 /// An event as a handler gets it: the outbox row and its typed payload.
 #[derive(Debug, Clone)]
@@ -104,7 +106,9 @@ pub fn standard(app: &App) -> Vec<Subscriber> {
     vec![
         Subscriber { queue: INVENTORY_QUEUE, handler: Arc::new(Inventory::new(app.clone())) },
         Subscriber { queue: FULFILLMENT_QUEUE, handler: Arc::new(Fulfillment::new(app.clone())) },
+        Subscriber { queue: STATUS_SYNC_QUEUE, handler: Arc::new(StatusSync::new(app.clone())) },
         Subscriber { queue: TIMEOUT_QUEUE, handler: Arc::new(TimeoutCloser::new(app.clone())) },
+        Subscriber { queue: CREDIT_QUEUE, handler: Arc::new(Credit::new(app.clone())) },
         Subscriber { queue: WEBHOOK_QUEUE, handler: Arc::new(Webhooks) },
     ]
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
 
-use super::StoreError;
+use super::{OrderSide, StoreError};
 
 /// What happened to a seller's listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,15 @@ pub struct NewShipmentTask {
 /// A shipment task.
 pub type ShipmentTask = NewShipmentTask;
 
+/// An effect with the number of its row, by which pages run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbered<E> {
+    /// The number: greater than that of every row written before, unless both were written at the same time.
+    pub id: i64,
+    /// The effect.
+    pub effect: E,
+}
+
 /// Reads effects.
 #[async_trait]
 pub trait EffectQueries: Send {
@@ -94,6 +103,25 @@ pub trait EffectQueries: Send {
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Vec<ShipmentTask>, StoreError>;
+
+    /// A seller's listing, product ids below `before`, greatest first.
+    async fn listings_page(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<ListingEntry>, StoreError>;
+
+    /// The shipment tasks of this user on this side, numbered below `before`, greatest number first.
+    async fn shipments_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError>;
 }
 
 /// Writes effects.

@@ -6,9 +6,11 @@
 mod broker;
 mod clock;
 mod consume;
+mod credit;
 mod dead_letters;
 mod effects;
 mod leases;
+mod notifications;
 mod orders;
 mod outbox;
 mod payments;
@@ -23,11 +25,14 @@ pub use clock::{Chance, Clock};
 pub use consume::{
     ConsumeLog, ConsumeQueries, ConsumeRecord, ConsumerSubscription, Consumption, Expected, Unapplied,
 };
+pub use credit::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
 pub use dead_letters::{DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus};
 pub use effects::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask,
+    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
+    ShipmentTask,
 };
 pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
+pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use outbox::{
     EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 
 use super::{
-    ConsumeLog, ConsumeQueries, DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks,
-    LeaseQueries, LeaseRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo,
-    ProductQueries, ProductRepo,
+    ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo, DeadLetterQueries, DeadLetterRepo, EffectQueries,
+    EffectRepo, IdBlocks, LeaseQueries, LeaseRepo, NotificationQueries, NotificationRepo, OrderQueries,
+    OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo, ProductQueries, ProductRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -92,6 +92,8 @@ pub trait View:
     + ConsumeQueries
     + DeadLetterQueries
     + EffectQueries
+    + NotificationQueries
+    + CreditQueries
     + LeaseQueries
     + Send
 {
@@ -105,6 +107,8 @@ impl<T> View for T where
         + ConsumeQueries
         + DeadLetterQueries
         + EffectQueries
+        + NotificationQueries
+        + CreditQueries
         + LeaseQueries
         + Send
 {
@@ -121,6 +125,8 @@ pub trait UnitOfWork:
     + ConsumeLog
     + DeadLetterRepo
     + EffectRepo
+    + NotificationRepo
+    + CreditRepo
     + LeaseRepo
     + IdBlocks
 {

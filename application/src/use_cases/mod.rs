@@ -18,7 +18,10 @@ pub use close_overdue_order::Closed;
 pub use complete_order::complete_order;
 pub use list_product::{ListProduct, list_product};
 pub use place_order::{PlaceOrder, place_order};
-pub use queries::{Page, find_order, find_product, orders, outbox, products, queues};
+pub use queries::{
+    Page, credit, find_order, find_product, listings, notifications, orders, outbox, products, queues,
+    shipments,
+};
 pub use settle_payment::{SettlePayment, settle_payment};
 pub use shelve_product::{Shelf, shelve_product};
 pub use ship_order::ship_order;

@@ -1,9 +1,12 @@
 //! What can be looked at.
 
-use handover_domain::{Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, TenantId};
+use handover_domain::{Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, TenantId, UserId};
 
 use super::UseCaseError;
-use crate::ports::{OrderSide, OutboxFilter, OutboxRow, QueueDepth};
+use crate::ports::{
+    BuyerCredit, ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow, QueueDepth,
+    ShipmentTask,
+};
 use crate::{App, CommandContext, Role};
 
 /// A page of a list, newest first.
@@ -48,9 +51,56 @@ pub async fn products(
     Ok(Page::cut(items, limit, |product| product.id.get()))
 }
 
+/// The caller's listing, greatest product id first.
+pub async fn listings(
+    app: &App,
+    context: &CommandContext,
+    before: Option<ProductId>,
+    limit: u32,
+) -> Result<Page<ListingEntry>, UseCaseError> {
+    let items = app
+        .view()
+        .await?
+        .listings_page(context.tenant, caller(context)?, before, limit.saturating_add(1))
+        .await?;
+    Ok(Page::cut(items, limit, |entry| entry.product.get()))
+}
+
+/// The caller's shipment tasks, on one side.
+pub async fn shipments(
+    app: &App,
+    context: &CommandContext,
+    side: OrderSide,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
+    let user = caller(context)?;
+    let items =
+        app.view().await?.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |row| row.id))
+}
+
+/// What the caller was told.
+pub async fn notifications(
+    app: &App,
+    context: &CommandContext,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<Notification>>, UseCaseError> {
+    let user = caller(context)?;
+    let items =
+        app.view().await?.notifications_page(context.tenant, user, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |row| row.id))
+}
+
+/// The caller's credit; `None` while nothing was counted.
+pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
+    Ok(app.view().await?.credit_of(context.tenant, caller(context)?).await?)
+}
+
 /// An order that the caller bought or sold.
 pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
-    let user = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+    let user = caller(context)?;
     let found = app.view().await?.order_of_party(context.tenant, id, user).await?;
     found.ok_or(UseCaseError::NotFound { what: "order" })
 }
@@ -64,7 +114,7 @@ pub async fn orders(
     before: Option<OrderId>,
     limit: u32,
 ) -> Result<Page<Order>, UseCaseError> {
-    let user = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+    let user = caller(context)?;
     let items = app
         .view()
         .await?
@@ -90,6 +140,10 @@ pub async fn outbox(
 pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
     visible_tenant(context, None)?;
     Ok(app.broker.queues().await?)
+}
+
+fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {
+    context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })
 }
 
 /// The tenant that an operator's list is narrowed to; another tenant's rows are not there for it.

@@ -8,6 +8,7 @@ mod support;
 mod attempts;
 mod carriers;
 mod crashes;
+mod late;
 mod order;
 mod scripted;
 mod shutdown;

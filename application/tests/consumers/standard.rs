@@ -112,6 +112,17 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
     let listing = view.listing_of(TENANT, SELLER.try_into().unwrap()).await.unwrap();
     let taken: Vec<Option<OrderId>> = listing.iter().map(|entry| entry.taken_by).collect();
     assert_eq!(taken, [Some(sold.id), None]);
+    let told = view.notifications_about(TENANT, sold.id).await.unwrap();
+    let told: Vec<_> = told.iter().map(|it| (it.side, it.recipient.get(), it.new_status)).collect();
+    let both = |status| [(OrderSide::Buyer, BUYER, status), (OrderSide::Seller, SELLER, status)];
+    assert_eq!(told, [both(OrderStatus::Shipped), both(OrderStatus::Completed)].concat());
+    assert_eq!(view.notifications_about(TENANT, cancelled.id).await.unwrap(), []);
+    for (order, step) in [(&sold, CreditStep::Completed), (&cancelled, CreditStep::CancelledByBuyer)] {
+        let changes = view.credit_changes(TENANT, order.id).await.unwrap();
+        assert_eq!(changes.iter().map(|it| it.step).collect::<Vec<_>>(), [step]);
+    }
+    let credit = view.credit_of(TENANT, BUYER.try_into().unwrap()).await.unwrap().unwrap();
+    assert_eq!(credit.score, 99);
     process.app.tx.tasks.stop().await;
 }
 

@@ -191,6 +191,22 @@ passes_on!(EffectQueries {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
     fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
     fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
+    fn listings_page(tenant: TenantId, seller: UserId, before: Option<ProductId>, limit: u32) -> Vec<ListingEntry>;
+    fn shipments_page(tenant: TenantId, user: UserId, side: OrderSide, before: Option<i64>, limit: u32) -> Vec<Numbered<ShipmentTask>>;
+});
+passes_on!(NotificationQueries {
+    fn notifications_about(tenant: TenantId, order: OrderId) -> Vec<Notification>;
+    fn notifications_page(tenant: TenantId, recipient: UserId, before: Option<i64>, limit: u32) -> Vec<Numbered<Notification>>;
+});
+passes_on!(NotificationRepo {
+    fn notify(notifications: &[Notification]) -> ();
+});
+passes_on!(CreditQueries {
+    fn credit_of(tenant: TenantId, buyer: UserId) -> Option<BuyerCredit>;
+    fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
+});
+passes_on!(CreditRepo {
+    fn change_credit(changes: &[CreditChange]) -> ();
 });
 passes_on!(EffectRepo {
     fn change_listings(changes: &[ListingChange]) -> ();

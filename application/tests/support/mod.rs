@@ -12,7 +12,9 @@ use chrono::{DateTime, Utc};
 use handover_application::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_application::ports::*;
 use handover_application::relay::Relay;
-use handover_application::topology::{DEFAULT_TIMEOUT, Topology};
+use handover_application::topology::{
+    CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, Topology, WEBHOOK_QUEUE,
+};
 use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
@@ -139,6 +141,13 @@ impl World {
 
     pub(crate) async fn product(&self, id: ProductId) -> Product {
         self.view().await.product_by_id(TENANT, id).await.unwrap().unwrap()
+    }
+
+    /// From now on no queue takes a changed status; every other event has its queues.
+    pub(crate) fn unbind_changed(&self) {
+        for queue in [STATUS_SYNC_QUEUE, CREDIT_QUEUE, WEBHOOK_QUEUE] {
+            assert!(self.broker.unbind(queue, "order.status.changed"), "{queue}");
+        }
     }
 
     pub(crate) async fn depth(&self, queue: &str) -> QueueDepth {

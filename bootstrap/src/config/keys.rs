@@ -3,8 +3,12 @@
 /// How the text of an environment variable or a flag is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// As it is: a secret of digits stays text.
+    /// As it is.
     Text,
+    /// As it is; a password in it is never shown.
+    Url,
+    /// As it is: one of digits stays text. It is never shown.
+    Secret,
     /// As a value: a number, a list, an inline table, otherwise text.
     Value,
 }
@@ -33,8 +37,16 @@ pub(super) const PREFIX: &str = "HANDOVER_";
 /// Variables with our prefix that are no settings: the path of the file, and what `tests/run` sets.
 pub(super) const NO_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
 
-const fn text(path: &'static str, default: Option<&'static str>) -> Key {
-    Key { path, default, kind: Kind::Text }
+const fn text(path: &'static str, default: &'static str) -> Key {
+    Key { path, default: Some(default), kind: Kind::Text }
+}
+
+const fn url(path: &'static str, default: &'static str) -> Key {
+    Key { path, default: Some(default), kind: Kind::Url }
+}
+
+const fn secret(path: &'static str) -> Key {
+    Key { path, default: None, kind: Kind::Secret }
 }
 
 const fn value(path: &'static str, default: &'static str) -> Key {
@@ -43,19 +55,19 @@ const fn value(path: &'static str, default: &'static str) -> Key {
 
 /// All of them.
 pub(super) const KEYS: &[Key] = &[
-    text("http.listen", Some("127.0.0.1:8080")),
-    text("database.url", Some("sqlite://handover.db")),
-    text("broker.url", Some("database:")),
-    text("auth.jwt-secret", None),
-    text("gateway.secret", None),
+    text("http.listen", "127.0.0.1:8080"),
+    url("database.url", "sqlite://handover.db"),
+    url("broker.url", "database:"),
+    secret("auth.jwt-secret"),
+    secret("gateway.secret"),
     value("order.timeout.pending-minutes", "15"),
     value("order.timeout.sweep-interval", "30s"),
     value("order.timeout.sweep-batch", "200"),
     value("outbox.batch", "200"),
     value("outbox.scan-interval", "5s"),
     value("outbox.retry", r#"{policy = "schedule", delays = ["5s", "30s", "2m"]}"#),
-    text("outbox.on-failed", Some("continue")),
-    text("outbox.outage", Some("wait")),
+    text("outbox.on-failed", "continue"),
+    text("outbox.outage", "wait"),
     value("outbox.lease", "5s"),
     value("outbox.confirm-timeout", "10s"),
     value("consumer.prefetch", "20"),
@@ -65,8 +77,8 @@ pub(super) const KEYS: &[Key] = &[
     value("consumer.lease", "15s"),
     value("consumer.sweep-interval", "5s"),
     value("consumer.lost-after", "60s"),
-    text("log.level", Some("info")),
-    text("log.format", Some("auto")),
+    text("log.level", "info"),
+    text("log.format", "auto"),
 ];
 
 /// The key of that path.

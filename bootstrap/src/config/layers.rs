@@ -75,7 +75,7 @@ pub(super) fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
 
 fn read(key: &Key, text: &str) -> Value {
     match key.kind {
-        Kind::Text => Value::from(text),
+        Kind::Text | Kind::Url | Kind::Secret => Value::from(text),
         // Cannot fail: what is nothing else is text.
         Kind::Value => text.parse().unwrap_or_else(|never| match never {}),
     }

@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored.
 
+mod describe;
 mod error;
 mod keys;
 mod layers;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
 
+pub use describe::{Described, Shown};
 pub use error::{ConfigError, Origin};
 pub use layers::Sources;
 use read::Reader;

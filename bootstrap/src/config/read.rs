@@ -130,7 +130,7 @@ impl Item<'_> {
 }
 
 /// A value as a person would write it.
-fn show(value: &Value) -> String {
+pub(super) fn show(value: &Value) -> String {
     match value {
         Value::String(_, text) => format!("\"{text}\""),
         Value::Char(_, letter) => format!("\"{letter}\""),

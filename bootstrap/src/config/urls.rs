@@ -32,7 +32,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<PathBuf, ConfigError> {
     let server =
         ["mysql:", "mariadb:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme));
     if server {
-        let shown = without_password(&url);
+        let shown = format!("\"{}\"", without_password(&url));
         return Err(item.refused_as(
             &shown,
             "MySQL and PostgreSQL arrive with a later version; this one has SQLite",
@@ -56,7 +56,7 @@ pub(super) fn broker(reader: &Reader<'_>) -> Result<BrokerChoice, ConfigError> {
         "database:" => Ok(BrokerChoice::Database),
         "memory:" => Ok(BrokerChoice::Memory),
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => Err(item.refused_as(
-            &without_password(&url),
+            &format!("\"{}\"", without_password(&url)),
             "RabbitMQ arrives with a later version; this one has the database broker, with the same topology",
             remedy,
         )),
@@ -64,10 +64,13 @@ pub(super) fn broker(reader: &Reader<'_>) -> Result<BrokerChoice, ConfigError> {
     }
 }
 
-/// A URL as it may be shown: `scheme://...@host` keeps scheme and host.
-fn without_password(url: &str) -> String {
+/// A URL as it may be shown: `scheme://...@host` keeps scheme and host. The path of a file may hold an `@`.
+pub(super) fn without_password(url: &str) -> String {
+    if url.starts_with("sqlite:") {
+        return url.to_owned();
+    }
     match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("\"{scheme}://...@{host}\""),
-        (Some(_) | None, Some(_) | None) => format!("\"{url}\""),
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}"),
+        (Some(_) | None, Some(_) | None) => url.to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! Every address the service answers at.
 
 mod health;
+mod mine;
 mod ops;
 mod orders;
 mod payments;
@@ -31,7 +32,8 @@ fn routes() -> Router<Arc<Edge>> {
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
         .nest("/payments", payments::routes())
-        .nest("/ops", ops::routes());
+        .nest("/ops", ops::routes())
+        .merge(mine::routes());
     Router::new().nest("/api/v1", api).merge(health::routes())
 }
 

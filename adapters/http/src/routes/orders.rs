@@ -18,9 +18,9 @@ use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
+use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
-use crate::{fields, messages};
 
 pub(super) fn routes() -> Router<Arc<Edge>> {
     Router::new()
@@ -88,11 +88,7 @@ async fn place(
 }
 
 async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parameters: Parameters) -> Answer {
-    let side = parameters.read("as", |text| match text {
-        "buyer" => Ok(OrderSide::Buyer),
-        "seller" => Ok(OrderSide::Seller),
-        _ => Err(messages::one_of("buyer seller")),
-    });
+    let side = parameters.side();
     let status = parameters.named("status");
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;

@@ -6,6 +6,7 @@ mod client;
 mod envelopes;
 mod inputs;
 mod logs;
+mod mine;
 mod operations;
 mod orders;
 mod payments;

@@ -171,7 +171,18 @@ async fn a_route_answers_401_and_says_which_scheme_it_wants() {
 #[tokio::test(start_paused = true)]
 async fn every_route_but_health_and_callback_needs_a_token() {
     let world = World::new().await;
-    let gets = ["products", "products/1", "orders", "orders/1", "ops/outbox", "ops/queues"];
+    let gets = [
+        "products",
+        "products/1",
+        "orders",
+        "orders/1",
+        "credit",
+        "notifications",
+        "shipments",
+        "listings",
+        "ops/outbox",
+        "ops/queues",
+    ];
     let posts = [
         "products",
         "products/1/off-shelf",

@@ -1,25 +1,21 @@
 //! What consumers do.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask,
-    StoreError,
+    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
+    OrderSide, ShipmentTask, StoreError,
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 
+use super::limited;
 use super::locks::Lock;
 use super::statement::next;
 use super::tables::{Row, Table};
 use super::unit::MemoryUnit;
-
-/// An effect of an order, numbered in the order of effects.
-#[derive(Debug, Clone)]
-pub(super) struct Numbered<E> {
-    id: i64,
-    effect: E,
-}
 
 /// The order by which effects are found.
 pub(super) trait OfOrder: Clone {
@@ -61,12 +57,21 @@ impl<E: OfOrder> Row for Numbered<E> {
 }
 
 /// The effects of an order in a table, by their numbers.
-fn of_order<E: OfOrder>(
+pub(super) fn of_order<E: OfOrder>(
     table: &Table<Numbered<E>>,
     order: (TenantId, OrderId),
 ) -> impl Iterator<Item = (i64, &Numbered<E>)> {
     let ids = table.index.0.get(&order).into_iter().flatten();
     ids.filter_map(|id| Some((*id, table.get(id)?)))
+}
+
+/// The effects numbered below a bound, greatest number first: what a page shows.
+pub(super) fn below<E: OfOrder>(
+    table: &Table<Numbered<E>>,
+    before: Option<i64>,
+) -> impl Iterator<Item = (i64, &Numbered<E>)> {
+    let upper = before.map_or(Bound::Unbounded, Bound::Excluded);
+    table.rows().range((Bound::Unbounded, upper)).rev().map(|(id, row)| (*id, row))
 }
 
 /// A product in its seller's listing.
@@ -126,6 +131,45 @@ impl EffectQueries for MemoryUnit {
         self.read(|statement| {
             let shipments = statement.shipments();
             shipments.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
+        })
+        .await
+    }
+
+    async fn listings_page(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        self.read(|statement| {
+            let listings = statement.listings();
+            let greatest_first = listings
+                .select(|table| table.rows().iter().rev().map(|(key, row)| (Reverse(*key), row)))
+                .filter(|row| (row.tenant, row.seller) == (tenant, seller))
+                .filter(|row| before.is_none_or(|before| row.entry.product < before));
+            greatest_first.take(limited(limit)).map(|row| row.entry.clone()).collect()
+        })
+        .await
+    }
+
+    async fn shipments_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+        let party = |task: &ShipmentTask| match side {
+            OrderSide::Buyer => task.buyer,
+            OrderSide::Seller => task.seller,
+        };
+        self.read(|statement| {
+            let tasks = statement.shipments();
+            let newest_first = tasks.select(|table| below(table, before).map(|(id, row)| (Reverse(id), row)));
+            let own = newest_first.filter(|row| (row.effect.tenant, party(&row.effect)) == (tenant, user));
+            own.take(limited(limit)).cloned().collect()
         })
         .await
     }

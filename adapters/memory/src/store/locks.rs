@@ -29,6 +29,7 @@ pub(super) enum Lock {
     Subscription(String),
     DeadLetter(String, String),
     Listing(TenantId, UserId, ProductId),
+    Credit(TenantId, UserId),
     Relay(RelayId),
     Partition(Partition),
     IdBlock(IdKind),

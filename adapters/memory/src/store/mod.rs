@@ -7,10 +7,12 @@
 //! **Invariant:** row ids are taken at the insert and seen at the commit; the order of commits is not that of ids.
 
 mod consume;
+mod credit;
 mod dead_letters;
 mod effects;
 mod leases;
 mod locks;
+mod notifications;
 mod orders;
 mod outbox;
 mod outbox_index;

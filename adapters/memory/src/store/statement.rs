@@ -1,13 +1,16 @@
 //! What one statement sees and changes.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{Clock, ListingChange, NewShipmentTask, OutboxRow, PartitionLease};
+use handover_application::ports::{
+    Clock, CreditChange, ListingChange, NewShipmentTask, Notification, Numbered, OutboxRow, PartitionLease,
+};
 use handover_domain::{Order, Partition, Payment, Product};
 
 use super::State;
 use super::consume::{ConsumptionRow, SubscriptionRow};
+use super::credit::CreditRow;
 use super::dead_letters::DeadLetterRow;
-use super::effects::{ListingRow, Numbered};
+use super::effects::ListingRow;
 use super::leases::{IdBlockRow, RelayRow};
 use super::tables::{Merged, Overlay, Table};
 use crate::clock::moved;
@@ -51,6 +54,9 @@ tables! {
     listing_changes: Numbered<ListingChange>,
     listings: ListingRow,
     shipments: Numbered<NewShipmentTask>,
+    notifications: Numbered<Notification>,
+    credit_changes: Numbered<CreditChange>,
+    credit: CreditRow,
     relays: RelayRow,
     partitions: PartitionLease,
     id_blocks: IdBlockRow,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, ShipmentTask,
-    StoreError,
+    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
+    OrderSide, ShipmentTask, StoreError,
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 
+use super::limit;
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
@@ -103,6 +104,45 @@ impl EffectQueries for Session {
         let sql =
             format!("SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND order_id = ? ORDER BY id");
         self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(task).collect()
+    }
+
+    async fn listings_page(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+        before: Option<ProductId>,
+        limit_to: u32,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        let sql = format!(
+            "SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? AND product_id < ? \
+             ORDER BY product_id DESC LIMIT ?"
+        );
+        let before = before.map_or(i64::MAX, ProductId::get);
+        let values = values![tenant.get(), seller.get(), before, limit(limit_to)];
+        self.fetch(&sql, values).await?.iter().map(entry).collect()
+    }
+
+    async fn shipments_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        before: Option<i64>,
+        limit_to: u32,
+    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+        let party = match side {
+            OrderSide::Buyer => "buyer_id",
+            OrderSide::Seller => "seller_id",
+        };
+        let sql = format!(
+            "SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND {party} = ? AND id < ? \
+             ORDER BY id DESC LIMIT ?"
+        );
+        let values = values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), limit(limit_to)];
+        let rows = self.fetch(&sql, values).await?;
+        rows.iter()
+            .map(|row| Ok(Numbered { id: row.of("shipments", "id").int("id")?, effect: task(row)? }))
+            .collect()
     }
 }
 

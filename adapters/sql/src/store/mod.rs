@@ -2,11 +2,13 @@
 
 mod consume;
 mod consume_log;
+mod credit;
 mod dead_letters;
 mod due;
 mod effects;
 mod ids;
 mod leases;
+mod notifications;
 mod orders;
 mod outbox;
 mod payments;

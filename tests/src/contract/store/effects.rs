@@ -1,6 +1,8 @@
 //! What consumers do. Nothing refuses a second row of the same event: a doubled effect must show.
 
-use handover_application::ports::{ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask};
+use handover_application::ports::{
+    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, OrderSide,
+};
 use handover_domain::TenantId;
 
 use super::{StoreRig, in_unit, view};
@@ -9,6 +11,7 @@ use crate::samples::{
 };
 
 use ListingChangeKind::{Occupied, Released};
+use OrderSide::{Buyer, Seller};
 
 async fn change(rig: &dyn StoreRig, changes: &[ListingChange]) {
     in_unit!(rig, |unit| unit.change_listings(changes).await.expect("listings are changed"));
@@ -144,4 +147,46 @@ pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn StoreRig) {
     assert_eq!(view.listing_changes(tenant(1), order_id(7)).await.unwrap().len(), 2);
     assert_eq!(view.shipment_tasks(tenant(1), order_id(7)).await.unwrap(), []);
     assert_eq!(view.shipment_tasks(tenant(2), order_id(7)).await.unwrap().len(), 1);
+}
+
+/// A page of a listing runs from the greatest product id down, begins below the one asked for, and is one seller's.
+pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn StoreRig) {
+    let all: Vec<_> = (1..=5).map(|product| listing_change(product, 7, Occupied, "a")).collect();
+    change(rig, &all).await;
+    let other = ListingChange { seller: user(21), ..listing_change(9, 7, Occupied, "other") };
+    let foreign = ListingChange { tenant: tenant(2), ..listing_change(8, 7, Occupied, "foreign") };
+    change(rig, &[other, foreign]).await;
+    let page = async |before: Option<i64>, limit| -> Vec<i64> {
+        let mut view = view(rig).await;
+        let before = before.map(product_id);
+        let page = view.listings_page(TenantId::DEFAULT, user(20), before, limit).await.unwrap();
+        page.iter().map(|entry| entry.product.get()).collect()
+    };
+    assert_eq!(page(None, 2).await, [5, 4]);
+    assert_eq!(page(Some(4), 2).await, [3, 2]);
+    assert_eq!(page(Some(2), 2).await, [1]);
+    assert_eq!(page(Some(1), 2).await, Vec::<i64>::new());
+}
+
+/// A page of shipment tasks is of one user on one side, newest first, and begins below the number asked for.
+pub async fn pages_of_shipments_are_of_one_user_on_one_side(rig: &dyn StoreRig) {
+    let turned = NewShipmentTask { seller: user(10), buyer: user(20), ..shipment_task(4, "d") };
+    let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(5, "e") };
+    let tasks = [shipment_task(1, "a"), shipment_task(2, "b"), shipment_task(3, "c"), turned, foreign];
+    in_unit!(rig, |unit| unit.open_shipments(&tasks).await.unwrap());
+    let page = async |who: i64, side, before, limit| -> (Vec<i64>, Option<i64>) {
+        let mut view = view(rig).await;
+        let page = view.shipments_page(TenantId::DEFAULT, user(who), side, before, limit).await.unwrap();
+        (page.iter().map(|row| row.effect.order.get()).collect(), page.last().map(|row| row.id))
+    };
+    let (first, next) = page(20, Seller, None, 2).await;
+    assert_eq!(first, [3, 2]);
+    let (second, next) = page(20, Seller, next, 2).await;
+    assert_eq!(second, [1]);
+    assert_eq!(page(20, Seller, next, 2).await, (Vec::new(), None));
+    assert_eq!(page(20, Buyer, None, 9).await.0, [4]);
+    assert_eq!(page(10, Buyer, None, 9).await.0, [3, 2, 1]);
+    let mut view = view(rig).await;
+    let page = view.shipments_page(tenant(2), user(20), Seller, None, 9).await.unwrap();
+    assert_eq!(page.iter().map(|row| &row.effect).collect::<Vec<_>>(), [&tasks[4]]);
 }

@@ -11,12 +11,14 @@ use super::{RuleFuture, within};
 
 pub mod catching_up;
 pub mod consume;
+pub mod credit;
 pub mod cutting;
 pub mod dead_letters;
 pub mod effects;
 pub mod failing;
 pub mod ids;
 pub mod leases;
+pub mod notifications;
 pub mod orders;
 pub mod outbox;
 pub mod outbox_due;
@@ -313,6 +315,21 @@ macro_rules! store_rules {
             a_release_by_an_order_that_has_it_no_more_changes_nothing,
             changes_of_one_call_are_applied_in_the_order_given,
             effects_are_one_tenants_and_one_sellers,
+            pages_of_listings_run_from_the_greatest_product_down,
+            pages_of_shipments_are_of_one_user_on_one_side,
+        ]
+        notifications: [
+            notifications_are_read_back_in_the_order_written_and_show_twice,
+            pages_of_notifications_run_from_the_newest_down,
+            notifications_are_one_tenants,
+        ]
+        credit: [
+            credit_changes_are_read_back_in_the_order_applied_and_show_twice,
+            credit_is_counted_by_kind_for_each_buyer,
+            the_score_follows_from_the_counts_alone,
+            a_great_batch_of_credit_is_counted_whole,
+            credit_is_one_tenants,
+            of_units_that_count_for_one_buyer_none_is_lost,
         ]
         leases: [
             every_partition_has_its_row_from_the_start,

@@ -1,5 +1,7 @@
 //! Why the program gives up: what, why, what to do, and the exit code that says so.
 
+mod words;
+
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
@@ -7,9 +9,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_application::ports::{BrokerError, StoreError};
+use handover_domain::EventId;
 use handover_system::NoEntropy;
 
 use crate::config::ConfigError;
+
+pub(crate) use words::folder_remedy;
 
 /// Why the program gives up.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +85,57 @@ pub enum Failure {
         /// What is wrong.
         cause: StoreError,
     },
+    /// There is nothing to look at.
+    #[error("there is no database {}", database.display())]
+    NoDatabase {
+        /// Where it should be.
+        database: PathBuf,
+    },
+    /// A newer program was here.
+    #[error(
+        "the database {} has schema version {found}, and this program knows versions up to {needed}",
+        database.display()
+    )]
+    SchemaNewer {
+        /// The database.
+        database: PathBuf,
+        /// Its version.
+        found: i64,
+        /// What this program knows.
+        needed: i64,
+    },
+    /// An older program made it, and what looks changes nothing.
+    #[error("the database {} has schema version {found}, and this program reads version {needed}", database.display())]
+    SchemaOlder {
+        /// The database.
+        database: PathBuf,
+        /// Its version; 0: none yet.
+        found: i64,
+        /// What this program reads.
+        needed: i64,
+    },
+    /// The schema cannot be brought up to date.
+    #[error("the database {} cannot be brought up to date: {cause}", database.display())]
+    Migration {
+        /// The database.
+        database: PathBuf,
+        /// What is wrong.
+        cause: StoreError,
+    },
     /// The broker cannot be used.
     #[error("the broker cannot be used: {0}")]
     Broker(#[from] BrokerError),
+    /// The queues are in another process's memory.
+    #[error("the queues of broker.url = \"memory:\" cannot be looked at from here")]
+    BrokerUnseen,
+    /// No such event.
+    #[error("there is no event {event_id} in the outbox of {}", database.display())]
+    NoEvent {
+        /// Which.
+        event_id: EventId,
+        /// Where it was looked for.
+        database: PathBuf,
+    },
     /// The address cannot be listened on.
     #[error("cannot listen on {listen}: {cause}")]
     Listen {
@@ -130,6 +183,8 @@ impl From<ConfigError> for Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
+    /// What was asked for is done.
+    Done = 0,
     /// Something went wrong.
     Failed = 1,
     /// The command line or the configuration is wrong.
@@ -157,6 +212,7 @@ impl Failure {
             Failure::Config(_)
             | Failure::SecretNeeded { .. }
             | Failure::SecretRefused { .. }
+            | Failure::BrokerUnseen
             | Failure::Usage { .. } => Exit::Usage,
             Failure::Database { cause, .. } if cause.is_outage() => Exit::Away,
             Failure::Broker(BrokerError::Unreachable(_)) => Exit::Away,
@@ -167,71 +223,16 @@ impl Failure {
             | Failure::LockFile { .. }
             | Failure::InUse { .. }
             | Failure::Database { .. }
+            | Failure::NoDatabase { .. }
+            | Failure::SchemaNewer { .. }
+            | Failure::SchemaOlder { .. }
+            | Failure::Migration { .. }
+            | Failure::NoEvent { .. }
             | Failure::Broker(_)
             | Failure::Listen { .. }
             | Failure::Http(_)
             | Failure::System { .. }
             | Failure::StillRunning { .. } => Exit::Failed,
-        }
-    }
-
-    fn why(&self) -> String {
-        match self {
-            Failure::Config(error) => error.why(),
-            Failure::SecretNeeded { .. } => "a secret made at the first start is for trying out on one machine; a deployment sets its own".to_owned(),
-            Failure::SecretRefused { .. } => "tokens and payment callbacks are verified with it".to_owned(),
-            Failure::SecretFile { .. } => "tokens and payment callbacks are verified with it".to_owned(),
-            Failure::SecretExposed { .. } => "who reads it signs in as anybody".to_owned(),
-            Failure::SecretBroken { .. } => "it is empty or too short; something else wrote to it".to_owned(),
-            Failure::NoEntropy(_) => "without them secrets and event ids could be guessed".to_owned(),
-            Failure::LockFile { .. } => "it keeps a second process away from the database".to_owned(),
-            Failure::InUse { .. } => "a SQLite database is served by one process at a time".to_owned(),
-            Failure::Database { .. } => "every order and event is kept in it".to_owned(),
-            Failure::Broker(_) => "events are carried by it".to_owned(),
-            Failure::Listen { .. } => "the API is served there".to_owned(),
-            Failure::Http(_) => "it should run until it is stopped".to_owned(),
-            Failure::Usage { .. } => "it means nothing here".to_owned(),
-            Failure::System { .. } => "nothing works without it".to_owned(),
-            Failure::StillRunning { .. } => {
-                "it did not finish in time; what was committed is safe, the rest is done again after the next start".to_owned()
-            }
-        }
-    }
-
-    fn remedy(&self) -> String {
-        match self {
-            Failure::Config(error) => error.remedy(),
-            Failure::SecretNeeded { key, .. } => format!("set {key}, or listen on 127.0.0.1"),
-            Failure::SecretRefused { key, .. } => format!("set {key} anew, or leave it out: one is made"),
-            Failure::SecretFile { .. } => "correct the permissions of the file and its folder".to_owned(),
-            Failure::SecretExposed { path } => {
-                format!("chmod 600 {}, and make a new one if it may have been read", path.display())
-            }
-            Failure::SecretBroken { path } => {
-                format!(
-                    "remove {} (a new one is made, old tokens end), or set the secret in the configuration",
-                    path.display()
-                )
-            }
-            Failure::NoEntropy(_) => "look at the system's random device".to_owned(),
-            Failure::LockFile { .. } => {
-                "correct the permissions of the database's folder, or create it".to_owned()
-            }
-            Failure::InUse { .. } => {
-                "stop the other process, or name another file with --database".to_owned()
-            }
-            Failure::Database { .. } => {
-                "see that the folder exists, can be written, and has space left".to_owned()
-            }
-            Failure::Broker(_) => "see that broker.url is right".to_owned(),
-            Failure::Listen { .. } => {
-                "choose another address with --listen (port 0 takes any free one)".to_owned()
-            }
-            Failure::Http(_) | Failure::System { .. } => {
-                "start again; if it happens again, report it".to_owned()
-            }
-            Failure::Usage { remedy, .. } => remedy.clone(),
-            Failure::StillRunning { .. } => "nothing; start it again when you want".to_owned(),
         }
     }
 

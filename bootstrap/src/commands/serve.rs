@@ -1,30 +1,19 @@
-//! What the commands do.
+//! `serve`.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use crate::cli::{Cli, Command, Common, Parts, ServeArgs, TokenArgs};
+use super::say;
+use crate::cli::{Parts, ServeArgs};
 use crate::config::Config;
-use crate::wiring::Database;
-use crate::{Failure, Secrets, Service, edge, telemetry};
+use crate::{Failure, Service, telemetry};
 
 /// How long a stop may take; the rest of ten seconds is for ending the process.
-pub const STOP_WITHIN: Duration = Duration::from_millis(9_500);
+const STOP_WITHIN: Duration = Duration::from_millis(9_500);
 
-/// Does what the command line says.
-pub async fn run(cli: Cli) -> Result<(), Failure> {
-    match cli.command {
-        None => serve(&cli.serve).await,
-        Some(Command::Serve(arguments)) => serve(&arguments).await,
-        Some(Command::Migrate(common)) => migrate(&common).await,
-        Some(Command::Token(arguments)) => token(&arguments),
-    }
-}
-
-async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
+pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let config = arguments.load()?;
     telemetry::install(&config.log);
     // Before anything is begun: a signal that comes early is not lost.
@@ -47,33 +36,6 @@ async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     }
     info!("stopped");
     Ok(())
-}
-
-async fn migrate(common: &Common) -> Result<(), Failure> {
-    let config = common.load(&[])?;
-    telemetry::install(&config.log);
-    let database = Database::open(&config.database, &handover_application::Wake::default()).await?;
-    let (version, _) =
-        database.store().schema_version().await.map_err(Failure::database(&config.database))?;
-    database.close().await;
-    say(&format!("{} is at version {}\n", config.database.display(), version.unwrap_or_default()))
-}
-
-fn token(arguments: &TokenArgs) -> Result<(), Failure> {
-    let config = arguments.common.load(&[])?;
-    let token = edge::token(&Secrets::jwt(&config)?, arguments)?;
-    say(&format!("{token}\n"))
-}
-
-/// Writes to stdout. Whoever closed it does not want to know.
-fn say(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::System { what: "stdout cannot be written", cause })
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
 }
 
 fn greeting(config: &Config, service: &Service, parts: Parts) -> String {

@@ -1,0 +1,88 @@
+//! The credit of buyers.
+
+use async_trait::async_trait;
+use handover_application::ports::{
+    BuyerCredit, CreditChange, CreditQueries, CreditRepo, Numbered, StoreError,
+};
+use handover_domain::{OrderId, TenantId, UserId};
+
+use super::effects::{OfOrder, of_order};
+use super::locks::Lock;
+use super::statement::next;
+use super::tables::Row;
+use super::unit::MemoryUnit;
+
+impl OfOrder for CreditChange {
+    fn order(&self) -> (TenantId, OrderId) {
+        (self.tenant, self.order)
+    }
+}
+
+/// A buyer and its credit.
+#[derive(Debug, Clone)]
+pub(super) struct CreditRow {
+    tenant: TenantId,
+    buyer: UserId,
+    credit: BuyerCredit,
+}
+
+impl Row for CreditRow {
+    type Key = (TenantId, UserId);
+    type Index = ();
+
+    fn key(&self) -> (TenantId, UserId) {
+        (self.tenant, self.buyer)
+    }
+}
+
+#[async_trait]
+impl CreditQueries for MemoryUnit {
+    async fn credit_of(
+        &mut self,
+        tenant: TenantId,
+        buyer: UserId,
+    ) -> Result<Option<BuyerCredit>, StoreError> {
+        self.read(|statement| statement.credit().get(&(tenant, buyer)).map(|row| row.credit.clone())).await
+    }
+
+    async fn credit_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<CreditChange>, StoreError> {
+        self.read(|statement| {
+            let changes = statement.credit_changes();
+            changes.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl CreditRepo for MemoryUnit {
+    async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
+        let mut locks: Vec<Lock> =
+            changes.iter().map(|change| Lock::Credit(change.tenant, change.buyer)).collect();
+        locks.sort_unstable();
+        self.write(locks, |statement| {
+            for change in changes {
+                let id = next(&mut statement.sequences.effects);
+                statement.own.credit_changes.put(Numbered { id, effect: change.clone() });
+                let before = statement.credit().get(&(change.tenant, change.buyer));
+                let counts = before.map(|row| row.credit.counts).unwrap_or_default().and(change.step);
+                statement.own.credit.put(CreditRow {
+                    tenant: change.tenant,
+                    buyer: change.buyer,
+                    credit: BuyerCredit {
+                        counts,
+                        score: counts.score(),
+                        last_event_id: change.event_id.clone(),
+                        update_time: change.at,
+                    },
+                });
+            }
+            Ok(())
+        })
+        .await
+    }
+}

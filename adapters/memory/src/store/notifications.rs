@@ -1,0 +1,66 @@
+//! What buyers and sellers are told.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use handover_application::ports::{
+    Notification, NotificationQueries, NotificationRepo, Numbered, StoreError,
+};
+use handover_domain::{OrderId, TenantId, UserId};
+
+use super::effects::{OfOrder, below, of_order};
+use super::limited;
+use super::statement::next;
+use super::unit::MemoryUnit;
+
+impl OfOrder for Notification {
+    fn order(&self) -> (TenantId, OrderId) {
+        (self.tenant, self.order)
+    }
+}
+
+#[async_trait]
+impl NotificationQueries for MemoryUnit {
+    async fn notifications_about(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<Notification>, StoreError> {
+        self.read(|statement| {
+            let rows = statement.notifications();
+            rows.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
+        })
+        .await
+    }
+
+    async fn notifications_page(
+        &mut self,
+        tenant: TenantId,
+        recipient: UserId,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Notification>>, StoreError> {
+        self.read(|statement| {
+            let rows = statement.notifications();
+            let newest_first = rows.select(|table| below(table, before).map(|(id, row)| (Reverse(id), row)));
+            let own =
+                newest_first.filter(|row| (row.effect.tenant, row.effect.recipient) == (tenant, recipient));
+            own.take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl NotificationRepo for MemoryUnit {
+    async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
+        self.write(Vec::new(), |statement| {
+            for notification in notifications {
+                let id = next(&mut statement.sequences.effects);
+                statement.own.notifications.put(Numbered { id, effect: notification.clone() });
+            }
+            Ok(())
+        })
+        .await
+    }
+}

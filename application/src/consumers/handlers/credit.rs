@@ -1,0 +1,86 @@
+//! buyer-credit: how each buyer's orders ended (spec §2 "Buyer credit").
+
+use async_trait::async_trait;
+use handover_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
+
+use crate::App;
+use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::ports::{CreditChange, UnitOfWork};
+
+/// Counts completed and cancelled orders for their buyers.
+///
+/// Late events: counts are sums and the score follows from them alone, so an event adds the same whenever it comes.
+/// Only which event was counted last, and when, tells that one was late.
+pub struct Credit {
+    app: App,
+}
+
+impl Credit {
+    /// On this application's clock.
+    pub fn new(app: App) -> Credit {
+        Credit { app }
+    }
+}
+
+/// What an event counts as, if it counts.
+fn step(event: &Event) -> Result<(&OrderFacts, Option<CreditStep>), HandlerError> {
+    match &event.body {
+        EventBody::OrderCancelled(body) => Ok((&body.order, CreditStep::of_cancellation(body.reason))),
+        EventBody::OrderStatusChanged(body) => {
+            let step = match body.new_status {
+                OrderStatus::Completed => Some(CreditStep::Completed),
+                // A cancellation has an event of its own.
+                OrderStatus::Pending
+                | OrderStatus::Paid
+                | OrderStatus::Shipped
+                | OrderStatus::Cancelled
+                | OrderStatus::Refunded => None,
+            };
+            Ok((&body.order, step))
+        }
+        EventBody::OrderCreated(_)
+        | EventBody::OrderPaid(_)
+        | EventBody::OrderTimeout(_)
+        | EventBody::OrderRefunded(_)
+        | EventBody::PaymentSucceeded(_)
+        | EventBody::PaymentFailed(_)
+        | EventBody::RefundSucceeded(_)
+        | EventBody::RefundFailed(_)
+        | EventBody::InvoiceGenerated(_) => Err(untaken(event)),
+    }
+}
+
+#[async_trait]
+impl Handler for Credit {
+    fn name(&self) -> &'static str {
+        "buyer-credit"
+    }
+
+    fn takes(&self) -> &'static [EventType] {
+        &[EventType::OrderCancelled, EventType::OrderStatusChanged]
+    }
+
+    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let at = self.app.now();
+        let (mut changes, mut applied) = (Vec::new(), Vec::with_capacity(events.len()));
+        for event in events {
+            let (order, step) = step(event)?;
+            let Some(step) = step else {
+                applied.push(Applied::result("does not count"));
+                continue;
+            };
+            changes.push(CreditChange {
+                tenant: event.row.aggregate.tenant,
+                buyer: order.buyer_id,
+                order: order.order_id,
+                aggregate_seq: event.row.aggregate_seq,
+                step,
+                event_id: event.row.event_id.clone(),
+                at,
+            });
+            applied.push(Applied::result(format!("counted as {step}")));
+        }
+        unit.change_credit(&changes).await?;
+        Ok(applied)
+    }
+}

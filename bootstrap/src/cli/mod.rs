@@ -1,0 +1,136 @@
+//! The command line.
+
+mod inspect;
+mod serve;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::Failure;
+use crate::config::{Config, Sources};
+
+pub use inspect::{
+    ConfigCommand, ConfigShowArgs, DlqCommand, DlqListArgs, DoctorArgs, OutboxCommand, OutboxListArgs,
+    OutboxShowArgs, Output, OutputArgs, QueuesArgs,
+};
+pub use serve::{Part, Parts, ServeArgs};
+pub use token::TokenArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  handover                                      serve on 127.0.0.1:8080, orders in ./handover.db
+  handover serve --listen 127.0.0.1:0           on any free port; the first line says which
+  handover serve --database sqlite:///srv/shop/handover.db
+  handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
+  handover doctor                               what would keep it from serving, and what to do
+  handover outbox list --status failed          events that were given up
+  HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover    unpaid orders are closed after 3 s
+
+Configuration: built-in defaults < handover.toml (or --config) < HANDOVER_SECTION__KEY < flags.
+Every key of the file has a variable: dots become two underscores, dashes become underscores
+(outbox.scan-interval is HANDOVER_OUTBOX__SCAN_INTERVAL). `handover config show` lists them all.
+
+Answers go to stdout, everything else to stderr.
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a dependency is away.";
+
+/// Orders and their events: committed together, delivered, and applied exactly once.
+#[derive(Debug, Parser)]
+#[command(name = "handover", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; nothing is `serve`.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The flags of `serve`.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the API and run what runs by itself (the default)
+    #[command(after_help = EXAMPLES)]
+    Serve(ServeArgs),
+    /// Bring the database up to date and end; `serve` does so too on SQLite
+    Migrate(Common),
+    /// Check everything that serving needs, and say what to do about what is missing
+    #[command(after_help = inspect::DOCTOR_HELP)]
+    Doctor(DoctorArgs),
+    /// Print a token that signs a user in, and nothing else
+    #[command(
+        after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
+    )]
+    Token(TokenArgs),
+    /// Look at events on their way to the broker; also while `serve` runs
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
+    /// Look at messages that no consumer could do; also while `serve` runs
+    #[command(subcommand)]
+    Dlq(DlqCommand),
+    /// Show how full each queue is; also while `serve` runs
+    Queues(QueuesArgs),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a script that completes commands and flags in a shell
+    #[command(
+        after_help = "Examples:\n  source <(handover completions bash)\n  handover completions fish > ~/.config/fish/completions/handover.fish"
+    )]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Common {
+    /// Read this file instead of handover.toml
+    #[arg(long, value_name = "FILE", env = "HANDOVER_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where orders and events are kept [default: sqlite://handover.db] [env: HANDOVER_DATABASE__URL]
+    #[arg(long, value_name = "URL")]
+    pub database: Option<String>,
+}
+
+/// Where the API listens.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Address {
+    /// Address and port of the API; port 0 is any free one [default: 127.0.0.1:8080] [env: HANDOVER_HTTP__LISTEN]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+}
+
+/// A flag, the key that it sets, and its value if it is given.
+pub(crate) type Flag<'a> = (&'static str, &'static str, Option<&'a String>);
+
+impl Common {
+    /// Where this process finds its configuration, with these flags.
+    pub(crate) fn sources(&self, more: &[Flag<'_>]) -> Sources {
+        let mut sources = Sources::of_process(self.config.clone());
+        let flags: [Flag<'_>; 1] = [("--database", "database.url", self.database.as_ref())];
+        sources.flags = flags
+            .iter()
+            .chain(more)
+            .filter_map(|(flag, key, value)| value.map(|value| (*flag, *key, value.clone())))
+            .collect();
+        sources
+    }
+
+    /// The configuration of this process with these flags.
+    pub fn load(&self) -> Result<Config, Failure> {
+        Ok(Config::load(&self.sources(&[]))?)
+    }
+}
+
+impl Address {
+    /// As a layer of the configuration.
+    pub(crate) fn flag(&self) -> Flag<'_> {
+        ("--listen", "http.listen", self.listen.as_ref())
+    }
+}

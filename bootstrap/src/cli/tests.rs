@@ -1,0 +1,109 @@
+use clap::CommandFactory;
+use handover_application::{Role, runtime::Roles};
+use handover_domain::OutboxStatus;
+
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split(' '))
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn nothing_is_serve_with_all_parts_and_takes_its_flags() {
+    let cli = parse("handover --listen 127.0.0.1:0 --database sqlite://a.db").unwrap();
+    assert!(cli.command.is_none());
+    assert_eq!(cli.serve.address.listen.as_deref(), Some("127.0.0.1:0"));
+    assert_eq!(Parts::named(&cli.serve.roles), Parts::ALL);
+}
+
+#[test]
+fn roles_name_the_parts_that_run() {
+    let Some(Command::Serve(serve)) = parse("handover serve --roles api,jobs").unwrap().command else {
+        panic!("serve was asked for")
+    };
+    let parts = Parts::named(&serve.roles);
+    assert_eq!(parts, Parts { api: true, roles: Roles { relay: false, consumers: false, jobs: true } });
+    assert!(parse("handover serve --roles api,web").is_err());
+}
+
+#[test]
+fn a_token_has_one_hour_tenant_1_and_the_role_user_unless_told_otherwise() {
+    let Some(Command::Token(token)) = parse("handover token --user 10001").unwrap().command else {
+        panic!("token was asked for")
+    };
+    assert_eq!((token.user, token.tenant, token.ttl.as_secs()), (10001, 1, 3600));
+    assert_eq!(token.roles, [Role::User]);
+    let line = "handover token --user 1 --role user --role operator --tenant 2 --ttl 15m";
+    let Some(Command::Token(token)) = parse(line).unwrap().command else { panic!("token was asked for") };
+    assert_eq!((token.tenant, token.ttl.as_secs()), (2, 900));
+    assert_eq!(token.roles, [Role::User, Role::Operator]);
+}
+
+#[test]
+fn what_means_nothing_is_a_usage_error() {
+    for line in [
+        "handover token",
+        "handover token --user 0",
+        "handover token --user me",
+        "handover token --user 1 --role admin",
+        "handover token --user 1 --ttl 0s",
+        "handover token --user 1 --ttl 400d",
+        "handover --listen",
+        "handover fly",
+        "handover --database a serve",
+        "handover outbox",
+        "handover outbox show",
+        "handover outbox list --status lost",
+        "handover outbox list --tenant 0",
+        "handover outbox list --limit 0",
+        "handover outbox list --output xml",
+        "handover dlq list --limit 10001",
+        "handover completions ash",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn a_list_has_twenty_rows_of_every_tenant_as_a_table_unless_told_otherwise() {
+    let list = |line| match parse(line).unwrap().command {
+        Some(Command::Outbox(OutboxCommand::List(list))) => list,
+        other => panic!("{other:?}"),
+    };
+    let plain = list("handover outbox list");
+    assert_eq!((plain.limit, plain.tenant, plain.output.output), (20, None, Output::Table));
+    let narrow = list("handover outbox list --status retry --aggregate-id -3 --limit 1 --output json");
+    assert_eq!((narrow.status, narrow.aggregate_id), (Some(OutboxStatus::Retry), Some(-3)));
+    assert_eq!((narrow.limit, narrow.output.output), (1, Output::Json));
+}
+
+#[test]
+fn the_readme_names_every_command() {
+    fn check(readme: &str, before: &str, command: &clap::Command) {
+        let path = format!("{before} {}", command.get_name());
+        if command.get_subcommands().next().is_none() {
+            assert!(readme.contains(&format!("| `{path}`")), "no row for {path}");
+        }
+        command.get_subcommands().for_each(|inner| check(readme, &path, inner));
+    }
+    let readme = include_str!("../../../README.md");
+    Cli::command().get_subcommands().for_each(|command| check(readme, "handover", command));
+}
+
+#[test]
+fn every_command_and_every_flag_says_what_it_is() {
+    fn check(command: &clap::Command) {
+        let name = command.get_name();
+        assert!(command.get_about().is_some(), "{name}");
+        for flag in command.get_arguments() {
+            assert!(flag.get_help().is_some(), "{name} {}", flag.get_id());
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&Cli::command());
+}

@@ -1,0 +1,68 @@
+//! What the commands do.
+
+mod config;
+mod inspect;
+mod serve;
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Command, Common, ConfigCommand, DlqCommand, OutboxCommand, TokenArgs};
+use crate::wiring::Database;
+use crate::{Exit, Failure, Secrets, doctor, edge, telemetry};
+
+/// Does what the command line says.
+pub async fn run(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        None => serve::serve(&cli.serve).await?,
+        Some(Command::Serve(arguments)) => serve::serve(&arguments).await?,
+        Some(Command::Migrate(common)) => migrate(&common).await?,
+        Some(Command::Doctor(arguments)) => {
+            let report = doctor::examine(&arguments).await;
+            say(&report.written(arguments.output.output))?;
+            return Ok(report.exit());
+        }
+        Some(Command::Token(arguments)) => token(&arguments)?,
+        Some(Command::Outbox(OutboxCommand::List(arguments))) => inspect::outbox(&arguments).await?,
+        Some(Command::Outbox(OutboxCommand::Show(arguments))) => inspect::event(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::List(arguments))) => inspect::dead_letters(&arguments).await?,
+        Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
+        Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
+        Some(Command::Completions { shell }) => completions(shell)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "handover", &mut script);
+    say(&String::from_utf8_lossy(&script))
+}
+
+async fn migrate(common: &Common) -> Result<(), Failure> {
+    let config = common.load()?;
+    telemetry::install(&config.log);
+    let database = Database::open(&config.database, &handover_application::Wake::default()).await?;
+    let (version, _) =
+        database.store().schema_version().await.map_err(Failure::database(&config.database))?;
+    database.close().await;
+    say(&format!("{} is at version {}\n", config.database.display(), version.unwrap_or_default()))
+}
+
+fn token(arguments: &TokenArgs) -> Result<(), Failure> {
+    let config = arguments.common.load()?;
+    let token = edge::token(&Secrets::jwt(&config)?, arguments)?;
+    say(&format!("{token}\n"))
+}
+
+/// Writes to stdout. Whoever closed it does not want to know.
+fn say(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::System { what: "stdout cannot be written", cause })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,61 @@
+//! What is configured, as it may be shown to anybody.
+
+use super::keys::{KEYS, Kind};
+use super::layers::{self, Sources};
+use super::read::show;
+use super::urls::without_password;
+use super::{Config, ConfigError, Origin};
+
+/// A setting as it may be shown.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// Its key.
+    pub key: &'static str,
+    /// Its value, unless that is a secret.
+    pub value: Shown,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+/// A value as it may be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// It is nobody's secret.
+    Value {
+        /// As it would stand in the file.
+        text: String,
+        /// As a program reads it.
+        json: serde_json::Value,
+    },
+    /// A secret that is set.
+    Hidden,
+    /// A secret that is not set: one is made.
+    Made,
+}
+
+impl Config {
+    /// Every setting in the order of the documentation, with where its value came from. The values are not checked.
+    pub fn describe(sources: &Sources) -> Result<Vec<Described>, ConfigError> {
+        let settings = layers::merge(sources)?;
+        let described = KEYS.iter().map(|key| match settings.get(key.path) {
+            None => Described { key: key.path, value: Shown::Made, origin: Origin::Default },
+            Some(setting) => {
+                let value = match key.kind {
+                    Kind::Secret => Shown::Hidden,
+                    Kind::Url => shown_url(setting.value.as_str().unwrap_or_default()),
+                    Kind::Text | Kind::Value => Shown::Value {
+                        text: show(&setting.value),
+                        json: serde_json::to_value(&setting.value).unwrap_or_default(),
+                    },
+                };
+                Described { key: key.path, value, origin: setting.origin.clone() }
+            }
+        });
+        Ok(described.collect())
+    }
+}
+
+fn shown_url(url: &str) -> Shown {
+    let url = without_password(url);
+    Shown::Value { text: format!("\"{url}\""), json: url.into() }
+}

@@ -1,0 +1,100 @@
+//! `doctor`: what serving needs, looked at one by one. Nothing is changed; whoever serves goes on.
+//!
+//! **Invariant:** every check answers, however broken what it looks at is, and every one that is not ok says what, why
+//! and what to do.
+
+mod database;
+mod port;
+mod report;
+mod secrets;
+
+use std::path::Path;
+
+use handover_application::ports::Clock;
+use handover_system::SystemClock;
+
+use crate::cli::DoctorArgs;
+use crate::config::{Config, ConfigError, Origin, Sources};
+use crate::failure::folder_remedy;
+use crate::{DatabaseLock, Failure};
+use report::Check;
+pub(crate) use report::Report;
+
+/// Looks at everything.
+pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
+    let sources = arguments.common.sources(&[arguments.address.flag()]);
+    let config = match Config::load(&sources) {
+        Ok(config) => config,
+        // The rest would be looked at in the wrong place.
+        Err(error) => return Report::of(vec![Check::failed("configuration", &Failure::from(error))]),
+    };
+    let now = SystemClock.now();
+    let (lock, holder) = lock(&config.database);
+    let mut checks = vec![configuration(&sources), folder(&config.database), lock];
+    checks.extend(database::checks(&config, now).await);
+    checks.push(port::check(config.listen, holder.as_deref()).await);
+    checks.extend(secrets::checks(&config, &sources));
+    Report::of(checks)
+}
+
+fn configuration(sources: &Sources) -> Check {
+    let read = || -> Result<String, ConfigError> {
+        let mut origins: Vec<String> = Vec::new();
+        for setting in Config::describe(sources)? {
+            let origin = match setting.origin {
+                Origin::Default => continue,
+                Origin::File(path) => path.display().to_string(),
+                Origin::Variable(name) => name,
+                Origin::Flag(flag) => flag.to_owned(),
+            };
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+        }
+        Ok(if origins.is_empty() { "built-in defaults".to_owned() } else { origins.join(", ") })
+    };
+    match read() {
+        Ok(origins) => Check::ok("configuration", format!("every value is good; set by {origins}")),
+        Err(error) => Check::failed("configuration", &Failure::from(error)),
+    }
+}
+
+/// Whether the database file, and what lies beside it, can be written.
+fn folder(database: &Path) -> Check {
+    const NAME: &str = "folder";
+    let written = match std::fs::metadata(database) {
+        Ok(file) if file.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+        Ok(_) => std::fs::File::options().write(true).open(database).map(drop),
+        Err(_) => Ok(()),
+    };
+    // SQLite makes files beside the database, and so do the lock and the secrets.
+    let probe = crate::beside::beside(database, &format!("doctor-{}", std::process::id()));
+    let written = written.and_then(|()| {
+        std::fs::File::create_new(&probe)?;
+        std::fs::remove_file(&probe)
+    });
+    match written {
+        Ok(()) => Check::ok(NAME, format!("{} and files beside it can be written", database.display())),
+        Err(cause) => Check::fail(
+            NAME,
+            format!("{} or files beside it cannot be written: {cause}", database.display()),
+            "every order and event is kept there".to_owned(),
+            folder_remedy(database, &cause),
+        ),
+    }
+}
+
+fn lock(database: &Path) -> (Check, Option<String>) {
+    const NAME: &str = "lock";
+    match DatabaseLock::holder(database) {
+        Ok(None) => (Check::ok(NAME, "no process serves this database".to_owned()), None),
+        Ok(Some(holder)) => (
+            Check::ok(NAME, format!("process {holder} serves this database; a second one would be refused")),
+            Some(holder),
+        ),
+        Err(cause) => {
+            let path = crate::beside::beside(database, "lock");
+            (Check::failed(NAME, &Failure::LockFile { path, cause }), None)
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Why a failure matters, and what to do about it.
+
+use std::io;
+use std::path::Path;
+
+use handover_application::ports::StoreError;
+
+use super::Failure;
+
+impl Failure {
+    /// Why it matters.
+    pub(crate) fn why(&self) -> String {
+        let words = match self {
+            Failure::Config(error) => return error.why(),
+            Failure::SecretNeeded { .. } => {
+                "a secret made at the first start is for trying out on one machine; a deployment sets its own"
+            }
+            Failure::SecretRefused { .. } | Failure::SecretFile { .. } => {
+                "tokens and payment callbacks are verified with it"
+            }
+            Failure::SecretExposed { .. } => "who reads it signs in as anybody",
+            Failure::SecretBroken { .. } => "it is empty or too short; something else wrote to it",
+            Failure::NoEntropy(_) => "without them secrets and event ids could be guessed",
+            Failure::LockFile { .. } => "it keeps a second process away from the database",
+            Failure::InUse { .. } => "a SQLite database is served by one process at a time",
+            Failure::Database { .. } => "every order and event is kept in it",
+            Failure::NoDatabase { .. } => "nothing was served from there yet, or it lies in another folder",
+            Failure::SchemaNewer { .. } => {
+                "a newer handover was here; this one would misread what that one wrote, so it touches nothing"
+            }
+            Failure::SchemaOlder { .. } => {
+                "it was made by an older handover; this one reads columns that it lacks"
+            }
+            Failure::Migration { .. } => {
+                "its schema is not one that released versions make; the step was undone, nothing is changed"
+            }
+            Failure::Broker(_) => "events are carried by it",
+            Failure::BrokerUnseen => "a broker in memory is seen by the process alone that has it",
+            Failure::NoEvent { .. } => "its id is mistyped, or it is in another database",
+            Failure::Listen { .. } => "the API is served there",
+            Failure::Http(_) => "it should run until it is stopped",
+            Failure::Usage { .. } => "it means nothing here",
+            Failure::System { .. } => "nothing works without it",
+            Failure::StillRunning { .. } => {
+                "it did not finish in time; what was committed is safe, the rest is done again after the next start"
+            }
+        };
+        words.to_owned()
+    }
+
+    /// What to do.
+    pub(crate) fn remedy(&self) -> String {
+        let words = match self {
+            Failure::Config(error) => return error.remedy(),
+            Failure::SecretNeeded { key, .. } => return format!("set {key}, or listen on 127.0.0.1"),
+            Failure::SecretRefused { key, .. } => {
+                return format!("set {key} anew, or leave it out: one is made");
+            }
+            Failure::SecretFile { .. } => "correct the permissions of the file and its folder",
+            Failure::SecretExposed { path } => {
+                return format!("chmod 600 {}, and make a new one if it may have been read", path.display());
+            }
+            Failure::SecretBroken { path } => {
+                return format!(
+                    "remove {} (a new one is made, old tokens end), or set the secret in the configuration",
+                    path.display()
+                );
+            }
+            Failure::NoEntropy(_) => "look at the system's random device",
+            Failure::LockFile { path, cause } => return folder_remedy(path, cause),
+            Failure::InUse { .. } => "stop the other process, or name another file with --database",
+            Failure::Database { database, .. } if database.is_dir() => {
+                "it is a folder: name a file in it with --database"
+            }
+            Failure::Database { cause: StoreError::Backend(_) | StoreError::Corrupt { .. }, .. } => {
+                "see that the file is a database of handover, whole and writable, or name another one with --database"
+            }
+            Failure::Database { .. } => "see that the folder exists, can be written, and has space left",
+            Failure::NoDatabase { .. } => {
+                "start `handover serve` (or `handover migrate`) here once, or name the file with --database"
+            }
+            Failure::SchemaNewer { .. } => {
+                "run the newer handover, or name another file with --database; the way back is a copy of the file \
+                 from before"
+            }
+            Failure::SchemaOlder { .. } => {
+                "copy the file, stop whoever serves it and run `handover migrate`; or use the older handover"
+            }
+            Failure::Migration { .. } => {
+                "use the build that made the file, or begin with another one (--database); if no build of your own \
+                 made it, report this"
+            }
+            Failure::Broker(_) => "see that broker.url is right",
+            Failure::BrokerUnseen => "ask that process: GET /api/v1/ops/queues with an operator's token",
+            Failure::NoEvent { .. } => "see `handover outbox list`, or name the database with --database",
+            Failure::Listen { listen, cause } => {
+                return listen_remedy(listen.port(), cause.kind()).to_owned();
+            }
+            Failure::Http(_) | Failure::System { .. } => "start again; if it happens again, report it",
+            Failure::Usage { remedy, .. } => remedy,
+            Failure::StillRunning { .. } => "nothing; start it again when you want",
+        };
+        words.to_owned()
+    }
+}
+
+/// What to do about a file that cannot be made in its folder.
+pub(crate) fn folder_remedy(file: &Path, cause: &io::Error) -> String {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.display().to_string(),
+        Some(_) | None => "this folder".to_owned(),
+    };
+    let is = |kinds: &[io::ErrorKind]| kinds.contains(&cause.kind());
+    if is(&[io::ErrorKind::NotFound]) {
+        format!("create the folder {folder}, or name another file with --database")
+    } else if is(&[io::ErrorKind::NotADirectory]) {
+        format!("{folder} is no folder: name another file with --database")
+    } else if is(&[io::ErrorKind::IsADirectory]) {
+        "it is a folder: name a file in it with --database".to_owned()
+    } else if is(&[io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
+        format!("make space in {folder}")
+    } else {
+        format!("let this user write in {folder}, or name another file with --database")
+    }
+}
+
+/// What to do about an address that cannot be listened on.
+fn listen_remedy(port: u16, cause: io::ErrorKind) -> &'static str {
+    if cause == io::ErrorKind::AddrInUse {
+        "stop what listens there, or choose another address with --listen (port 0 takes any free one)"
+    } else if cause == io::ErrorKind::PermissionDenied && port < 1024 {
+        "ports below 1024 are for privileged users: choose another with --listen"
+    } else if cause == io::ErrorKind::AddrNotAvailable {
+        "this machine has no such address: choose another with --listen (0.0.0.0 is all of them)"
+    } else {
+        "choose another address with --listen (port 0 takes any free one)"
+    }
+}

@@ -1,0 +1,98 @@
+//! `config show`, `completions`, `--help`.
+
+use serde_json::{Value, json};
+
+use crate::program::World;
+
+const SECRET: &str = "0f4a9c1be27d83560f4a9c1be27d8356";
+
+fn world() -> World {
+    let world = World::new().set("HANDOVER_CONSUMER__PREFETCH", "7").set("HANDOVER_AUTH__JWT_SECRET", SECRET);
+    world.write("handover.toml", "[outbox]\nbatch = 50\n[consumer]\nprefetch = 3\n");
+    world
+}
+
+#[test]
+fn every_key_is_shown_with_its_value_and_where_that_came_from() {
+    let answer = world().run("config show --database sqlite://shop@home.db");
+    let line = |key: &str| {
+        let line = answer.done().lines().find(|line| line.starts_with(&format!("{key} ")));
+        line.unwrap_or_else(|| panic!("no {key}: {answer:?}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("key"), "key value from");
+    assert_eq!(line("http.listen"), "http.listen \"127.0.0.1:8080\" default");
+    assert_eq!(line("database.url"), "database.url \"sqlite://shop@home.db\" --database");
+    assert_eq!(line("outbox.batch"), "outbox.batch 50 handover.toml");
+    assert_eq!(line("consumer.prefetch"), "consumer.prefetch 7 HANDOVER_CONSUMER__PREFETCH");
+    assert_eq!(line("consumer.backoff"), "consumer.backoff {base = \"200ms\", cap = \"5s\"} default");
+    assert_eq!(line("auth.jwt-secret"), "auth.jwt-secret (hidden) HANDOVER_AUTH__JWT_SECRET");
+    assert!(line("gateway.secret").contains("made at the first start"));
+}
+
+#[test]
+fn as_json_values_keep_their_types_and_secrets_stay_hidden() {
+    let answer = world().run("config show --output json");
+    answer.done();
+    let items = answer.json()["items"].as_array().unwrap().clone();
+    let item = |key: &str| items.iter().find(|item| item["key"] == key).unwrap_or(&Value::Null).clone();
+    assert_eq!(
+        item("outbox.batch"),
+        json!({"key": "outbox.batch", "value": 50, "hidden": false, "from": "file", "name": "handover.toml"})
+    );
+    assert_eq!(item("outbox.retry")["value"]["delays"], json!(["5s", "30s", "2m"]));
+    assert_eq!(item("log.level")["from"], "default");
+    let secret = item("auth.jwt-secret");
+    assert_eq!((&secret["value"], &secret["hidden"]), (&Value::Null, &json!(true)));
+    assert!(!answer.stdout.contains(SECRET));
+}
+
+#[test]
+fn looking_at_the_configuration_makes_nothing() {
+    let world = world();
+    world.run("config show").done();
+    assert_eq!(world.files(), ["handover.toml"]);
+}
+
+#[test]
+fn completions_come_for_every_shell_and_know_every_command() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = world.run(&format!("completions {shell}"));
+        for word in ["doctor", "outbox", "dlq", "queues", "aggregate-id", "completions"] {
+            assert!(answer.done().contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(world.run("completions ash").code, Some(2));
+}
+
+#[test]
+fn help_names_every_command_the_variables_and_the_exit_codes() {
+    let world = World::new();
+    let parts = [
+        "serve",
+        "migrate",
+        "doctor",
+        "token",
+        "outbox",
+        "dlq",
+        "queues",
+        "config",
+        "completions",
+        "Examples:",
+        "HANDOVER_HTTP__LISTEN",
+        "HANDOVER_DATABASE__URL",
+        "HANDOVER_CONFIG",
+        "--roles",
+        "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a dependency is away.",
+    ];
+    let answer = world.run("--help");
+    for part in parts {
+        assert!(answer.done().contains(part), "{part} is not in {}", answer.stdout);
+    }
+    assert!(world.run("outbox list --help").done().contains("handover outbox list --status failed"));
+    let fields = world.run("doctor --help");
+    assert!(fields.done().contains("Exit codes: 0 nothing fails, 1 something does, 3 a dependency is away"));
+}

@@ -1,0 +1,210 @@
+//! `doctor`: each way of being unwell with its line and the exit code.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use handover_application::Wake;
+use handover_application::ports::{Clock, EventMetadata, NewEvent, Store};
+use handover_domain::{AggregateRef, TenantId};
+use handover_sql::{SqlStore, SqliteOptions};
+use handover_system::SystemClock;
+use serde_json::Value;
+
+use crate::program::{Ran, World};
+use crate::schemas::{NEWER, OLDER};
+
+const DOCTOR: &str = "doctor --output json --listen 127.0.0.1:0";
+
+/// The line of that name and status. Everything but ok has why and what to do.
+#[track_caller]
+fn line(ran: &Ran, check: &str, status: &str) -> String {
+    let report = ran.json();
+    let checks = report["checks"].as_array().unwrap();
+    for each in checks.iter().filter(|each| each["status"] != "ok") {
+        assert!(each["why"].is_string() && each["do"].is_string(), "{each}");
+    }
+    let found = checks.iter().find(|each| each["check"] == check && each["status"] == status);
+    let found = found.unwrap_or_else(|| panic!("no {check} that is {status}: {report:#}"));
+    ["what", "why", "do"].map(|part| found[part].as_str().unwrap_or_default()).join(" | ")
+}
+
+#[track_caller]
+fn says(ran: &Ran, check: &str, status: &str, part: &str) {
+    let line = line(ran, check, status);
+    assert!(line.contains(part), "{part:?} is not in {line:?}");
+}
+
+#[test]
+fn before_the_first_start_all_is_well_and_nothing_is_made() {
+    let world = World::new();
+    let ran = world.run(DOCTOR);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    says(&ran, "configuration", "ok", "--listen");
+    says(&ran, "database", "ok", "handover.db is not there yet");
+    says(&ran, "secrets", "ok", "auth.jwt-secret is made at the first start");
+    says(&ran, "clock", "ok", "UTC");
+    assert_eq!(ran.json()["healthy"], Value::Bool(true));
+    assert!(world.files().is_empty(), "{:?}", world.files());
+}
+
+#[test]
+fn beside_serve_it_names_the_process_and_finds_the_api_ready() {
+    let world = World::new();
+    let server = world.serve("");
+    let ran = world.run(&format!("doctor --output json --listen {}", server.address));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    says(&ran, "lock", "ok", &format!("process {} serves this database", server.id()));
+    says(&ran, "port", "ok", &format!("a handover is ready on {}", server.address));
+    says(&ran, "schema", "ok", "its version is the one");
+    says(&ran, "broker", "ok", "it answers, and has all ");
+    says(&ran, "secrets", "ok", "kept in handover.db-jwt-secret");
+}
+
+#[test]
+fn as_text_each_check_is_a_line_with_why_and_what_to_do_below() {
+    let world = World::new();
+    world.write("handover.db", OLDER);
+    let ran = world.run("doctor --listen 127.0.0.1:0");
+    let text = ran.done();
+    assert!(text.starts_with("ok    configuration  every value is good"), "{text}");
+    assert!(text.contains("\nwarn  schema "), "{text}");
+    assert!(text.contains(" why: it was made by an older handover"), "{text}");
+    assert!(text.contains(" do:  copy the file, then `handover migrate`"), "{text}");
+    assert!(text.ends_with(" ok, 1 to look at, 0 failed\n"), "{text}");
+}
+
+#[test]
+fn a_newer_schema_fails_and_an_older_one_is_only_to_be_looked_at() {
+    let world = World::new();
+    world.write("handover.db", NEWER);
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(1));
+    says(&ran, "schema", "fail", "schema version 9000");
+    says(&ran, "schema", "fail", "run the newer handover");
+    world.write("handover.db", OLDER);
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(0));
+    says(&ran, "schema", "warn", "version 0, and this program needs");
+}
+
+#[test]
+fn a_wrong_configuration_fails_alone() {
+    let ran = World::new().set("HANDOVER_CONSUMER__PREFETCH", "0").run(DOCTOR);
+    assert_eq!(ran.code, Some(1));
+    says(&ran, "configuration", "fail", "consumer.prefetch in the environment variable");
+    says(&ran, "configuration", "fail", "set a whole number from 1 to 65535");
+    assert_eq!(ran.json()["checks"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_fails() {
+    let world = World::new();
+    for (database, remedy) in [
+        ("missing/shop.db", "create the folder missing"),
+        ("/proc/shop.db", "name another file with --database"),
+    ] {
+        let ran = world.run(&format!("{DOCTOR} --database sqlite://{database}"));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        says(&ran, "folder", "fail", remedy);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_fails() {
+    let world = World::new();
+    world.write("handover.db", "no database at all, but long enough to be read as one".repeat(99));
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran, "database", "fail", "see that the file is a database of handover");
+}
+
+#[test]
+fn a_port_taken_by_a_stranger_or_for_another_database_fails() {
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap();
+    let world = World::new();
+    let ran = world.run(&format!("doctor --output json --listen {address}"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran, "port", "fail", "stop what listens there, or choose another address");
+    let other = World::new();
+    let server = other.serve("");
+    let ran = world.run(&format!("doctor --output json --listen {}", server.address));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran, "port", "fail", "cannot listen on");
+}
+
+#[test]
+fn secrets_are_judged_by_where_the_api_listens_what_they_are_and_who_can_read_them() {
+    use std::os::unix::fs::PermissionsExt;
+    let ran = World::new().run("doctor --output json --listen 0.0.0.0:0");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran, "secrets", "fail", "set auth.jwt-secret, or listen on 127.0.0.1");
+
+    let placeholder = World::new().set("HANDOVER_AUTH__JWT_SECRET", &"changeme".repeat(4));
+    says(&placeholder.run(DOCTOR), "secrets", "warn", "auth.jwt-secret looks like a placeholder");
+
+    let world = World::new();
+    world.write("handover.toml", "[auth]\njwt-secret = \"0f4a9c1be27d83560f4a9c1be27d8356\"\n");
+    let mode = |name, mode| {
+        std::fs::set_permissions(world.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("handover.toml", 0o644);
+    says(&world.run(DOCTOR), "secrets", "warn", "chmod 600 handover.toml");
+    mode("handover.toml", 0o600);
+    says(&world.run(DOCTOR), "secrets", "ok", "auth.jwt-secret is set; gateway.secret is made");
+    world.write("handover.db-gateway-secret", "whsec_");
+    mode("handover.db-gateway-secret", 0o644);
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(1));
+    says(&ran, "secrets", "fail", "handover.db-gateway-secret can be read by other users");
+}
+
+#[test]
+fn a_database_that_is_a_folder_is_refused_by_name() {
+    let world = World::new();
+    std::fs::create_dir(world.path("shop.db")).unwrap();
+    let ran = world.run(&format!("{DOCTOR} --database sqlite://shop.db"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran, "folder", "fail", "it is a folder: name a file in it with --database");
+    says(&ran, "database", "fail", "it is a folder");
+}
+
+#[tokio::test]
+async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
+    let world = World::new();
+    world.run("migrate").done();
+    let clock = Arc::new(SystemClock);
+    let options = SqliteOptions::file(world.path("handover.db"));
+    let store = SqlStore::open_sqlite(&options, clock.clone(), Wake::default()).await.unwrap();
+    let event = NewEvent {
+        event_id: "e-1".parse().unwrap(),
+        event_type: "ORDER_CREATED".to_owned(),
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "ORDER".to_owned(), id: 1 },
+        aggregate_seq: 1,
+        payload: "{}".to_owned(),
+        metadata: EventMetadata::default(),
+        occurred_at: clock.now() + TimeDelta::hours(2),
+        max_retry_count: 3,
+    };
+    let mut unit = store.begin().await.unwrap();
+    unit.append(&[event]).await.unwrap();
+    unit.commit().await.unwrap();
+    store.close().await;
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    says(&ran, "clock", "warn", "it is 1h 59m");
+    says(&ran, "clock", "warn", "set the clock of this machine");
+}
+
+#[test]
+fn a_broker_that_lacks_a_queue_or_is_in_memory_is_to_be_looked_at() {
+    let world = World::new();
+    drop(world.serve(""));
+    let world = world.set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.5");
+    says(&world.run(DOCTOR), "broker", "warn", "has no order.timeout.delay.queue.30000ms");
+    let world = world.set("HANDOVER_BROKER__URL", "memory:");
+    let ran = world.run(DOCTOR);
+    says(&ran, "broker", "warn", "set broker.url = \"database:\"");
+    assert_eq!(ran.code, Some(0));
+}

@@ -1,0 +1,201 @@
+//! `outbox`, `dlq`, `queues`: the same as the API says, also while a process serves, and nothing changes.
+
+use std::sync::Arc;
+
+use handover_application::Wake;
+use handover_application::ports::{Clock, DeadLetter, DeadLetterStatus, Store};
+use handover_domain::TenantId;
+use handover_sql::{SqlStore, SqliteOptions};
+use handover_system::SystemClock;
+use serde_json::{Value, json};
+
+use crate::program::{Server, World, eventually};
+
+/// Three products, two of them bought: four events, all published.
+fn market(world: &World) -> Server {
+    let server = world.serve("");
+    let [seller, buyer] = [1, 2].map(|user| world.token(&format!("--user {user}")));
+    for (title, price) in [("Desk lamp", "88.50"), ("Chair", "40"), ("Long table", "120.05")] {
+        let body = format!(r#"{{"title":"{title}","price":{price}}}"#);
+        server.ask(&seller, "POST /api/v1/products", &body);
+    }
+    // The key of a request is its length: each its own.
+    server.ask(&buyer, "POST /api/v1/orders", r#"{"productId":1}"#);
+    server.ask(&buyer, "POST /api/v1/orders", r#"{ "productId":2}"#);
+    eventually(|| {
+        world.run("outbox list --status sent --output json").json()["items"].as_array().unwrap().len() == 4
+    });
+    server
+}
+
+#[test]
+fn lists_say_what_the_api_says_while_it_serves() {
+    let world = World::new();
+    let server = market(&world);
+    let operator = world.token("--user 9 --role operator");
+    for (flags, query) in [
+        ("", ""),
+        ("--limit 3", "?limit=3"),
+        ("--status sent --event-type ORDER_CREATED", "?status=SENT&eventType=ORDER_CREATED"),
+        ("--aggregate-id 2 --tenant 1", "?aggregateId=2&tenantId=1"),
+        ("--status FAILED", "?status=FAILED"),
+    ] {
+        let told = server.ask(&operator, &format!("GET /api/v1/ops/outbox{query}"), "");
+        let shown = world.run(&format!("outbox list {flags} --output json"));
+        assert_eq!(shown.code, Some(0), "{shown:?}");
+        assert_eq!(shown.json(), told, "{flags}");
+    }
+    eventually(|| {
+        let told = server.ask(&operator, "GET /api/v1/ops/queues", "");
+        world.run("queues --output json").json() == told
+    });
+}
+
+#[test]
+fn a_list_goes_on_where_it_ended() {
+    let world = World::new();
+    let _server = market(&world);
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = world.run(&format!("outbox list --limit 3 --output json {cursor}")).json();
+        seen.extend(page["items"].as_array().unwrap().iter().map(|item| item["eventId"].to_string()));
+        match page["nextCursor"].as_str() {
+            Some(next) => cursor = format!("--cursor {next}"),
+            None => break,
+        }
+    }
+    let whole = world.run("outbox list --output json").json();
+    let ids: Vec<String> =
+        whole["items"].as_array().unwrap().iter().map(|item| item["eventId"].to_string()).collect();
+    assert_eq!(seen, ids);
+    let cut = world.run("outbox list --limit 1");
+    assert!(cut.stderr.starts_with("there are more: --cursor "), "{cut:?}");
+}
+
+#[test]
+fn without_a_terminal_a_table_has_a_header_a_line_per_row_and_no_borders() {
+    let world = World::new();
+    let _server = market(&world);
+    let table = world.run("outbox list");
+    let lines: Vec<Vec<&str>> = table.done().lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        lines[0],
+        ["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"]
+    );
+    assert_eq!(lines.len(), 5, "{table:?}");
+    assert_eq!(lines[1][2..5], ["2", "SENT", "0/3"]);
+    assert!(!table.stdout.contains(['|', '│', '─']) && table.stderr.is_empty(), "{table:?}");
+    let queues = world.run("queues");
+    assert!(queues.done().starts_with("name "), "{queues:?}");
+    assert!(queues.stdout.contains("order.dlq.queue"), "{queues:?}");
+}
+
+#[test]
+fn one_event_is_shown_whole() {
+    let world = World::new();
+    let _server = market(&world);
+    let list = world.run("outbox list --event-type ORDER_CREATED --aggregate-id 1 --output json").json();
+    let event = &list["items"][0];
+    let id = event["eventId"].as_str().unwrap();
+    assert_eq!(&world.run(&format!("outbox show {id} --output json")).json(), event);
+    assert_eq!(event["payload"]["orderId"], json!(1));
+    let text = world.run(&format!("outbox show {id}"));
+    for part in [format!("eventId        {id}"), format!("payload        {}", event["payload"])] {
+        assert!(text.done().contains(&part), "{part} is not in {}", text.stdout);
+    }
+    world.run("outbox show no-such-event").refused(
+        1,
+        &[
+            "error: there is no event no-such-event in the outbox of handover.db",
+            "see `handover outbox list`",
+        ],
+    );
+}
+
+#[test]
+fn nothing_to_show_is_no_failure_and_says_so_beside_the_answer() {
+    let world = World::new();
+    world.run("migrate").done();
+    for command in ["outbox list", "dlq list", "queues"] {
+        let ran = world.run(command);
+        assert_eq!(ran.done().lines().count(), 1, "{ran:?}");
+        assert_eq!(ran.stderr, "nothing is there that fits\n");
+        let answer = world.run(&format!("{command} --output json")).json();
+        assert_eq!(answer["items"], Value::Array(Vec::new()), "{command}");
+    }
+}
+
+#[test]
+fn without_a_database_nothing_is_made() {
+    let world = World::new();
+    world.write("empty.db", "");
+    for command in ["outbox list", "outbox show e-1", "dlq list", "queues"] {
+        for (flag, database) in [("", "handover.db"), ("--database sqlite://empty.db", "empty.db")] {
+            world
+                .run(&format!("{command} {flag}"))
+                .refused(1, &[&format!("error: there is no database {database}"), "start `handover serve`"]);
+        }
+    }
+    assert_eq!(world.files(), ["empty.db"]);
+}
+
+#[test]
+fn queues_in_memory_are_seen_by_their_own_process_alone() {
+    let world = World::new().set("HANDOVER_BROKER__URL", "memory:");
+    world.run("migrate").done();
+    world.run("queues").refused(2, &["broker.url = \"memory:\"", "GET /api/v1/ops/queues"]);
+}
+
+/// Parks two dead letters, one of them a stranger's.
+async fn park(world: &World) {
+    let clock = Arc::new(SystemClock);
+    let options = SqliteOptions::file(world.path("handover.db"));
+    let store = SqlStore::open_sqlite(&options, clock.clone(), Wake::default()).await.unwrap();
+    let letter = |queue: &str, key: &str, event_type: Option<&str>, body: &str, reason: &str| DeadLetter {
+        queue: queue.to_owned(),
+        key: key.to_owned(),
+        tenant: TenantId::DEFAULT,
+        event_type: event_type.map(str::to_owned),
+        trace_id: None,
+        body: body.to_owned(),
+        reason: reason.to_owned(),
+        died_at: clock.now(),
+        status: DeadLetterStatus::Open,
+    };
+    let letters = [
+        letter(
+            "inventory.update.queue",
+            "e-1",
+            Some("ORDER_CREATED"),
+            r#"{"eventId":"e-1"}"#,
+            "no such order",
+        ),
+        letter("order.timeout.queue", "h-2", None, "not JSON", "\u{1b}[2Jnot an object\nat all"),
+    ];
+    let mut unit = store.begin().await.unwrap();
+    unit.park(&letters).await.unwrap();
+    unit.commit().await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_oldest_first_and_move_no_cursor() {
+    let world = World::new();
+    world.run("migrate").done();
+    park(&world).await;
+    let answer = world.run("dlq list --output json").json();
+    assert_eq!(answer["more"], false);
+    let items = answer["items"].as_array().unwrap();
+    assert_eq!(items.len(), 2);
+    assert_eq!((&items[0]["messageKey"], &items[0]["body"]), (&json!("e-1"), &json!({"eventId": "e-1"})));
+    assert_eq!((&items[1]["eventType"], &items[1]["body"]), (&Value::Null, &json!("not JSON")));
+    assert_eq!(items[1]["reason"], "\u{1b}[2Jnot an object\nat all");
+    let table = world.run("dlq list");
+    assert_eq!(table.done().lines().count(), 3);
+    assert!(table.stdout.contains("\\u{1b}[2Jnot an object\\nat all"), "{table:?}");
+    let cut = world.run("dlq list --limit 1 --output json");
+    assert_eq!((cut.json()["items"].as_array().unwrap().len(), &cut.json()["more"]), (1, &json!(true)));
+    let one = world.run("dlq list --queue order.timeout.queue --output json").json();
+    assert_eq!(one["items"], json!([items[1]]));
+}

@@ -1,0 +1,10 @@
+//! The command line through the real binary: what a person reads and the exit code that a script sees.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod configuration;
+mod doctor;
+mod inspect;
+mod program;
+mod refusals;
+mod schemas;

@@ -1,0 +1,188 @@
+//! The built program in a folder of its own, and the little HTTP that is needed to give it something to show.
+
+#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// It refused with this code, and stderr alone says each of these, with why and what to do.
+    #[track_caller]
+    pub(crate) fn refused(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert_eq!(self.stdout, "", "an answer beside a refusal");
+        for part in ["error: ", "\n  why: ", "\n  do:  "].iter().chain(parts) {
+            assert!(self.stderr.contains(part), "{part:?} is not in\n{}", self.stderr);
+        }
+    }
+
+    /// It did what it was asked.
+    #[track_caller]
+    pub(crate) fn done(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        &self.stdout
+    }
+
+    /// Its answer as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// A folder that the program runs in.
+pub(crate) struct World {
+    folder: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+    }
+
+    /// With a setting, by its variable.
+    pub(crate) fn set(mut self, variable: &str, value: &str) -> World {
+        self.variables.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    /// The names of all files, in order.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_handover"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("HANDOVER_") {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs to the end. What should refuse and serves instead is ended, and then the test fails.
+    pub(crate) fn run(&self, line: &str) -> Ran {
+        let [out, err] = [File::create(self.path("out")), File::create(self.path("err"))].map(Result::unwrap);
+        let mut child = self.command().args(line.split_whitespace()).stdout(out).stderr(err).spawn().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status.code(),
+                None if begun.elapsed() > Duration::from_secs(30) => {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    break None;
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let read = |name| {
+            let text = String::from_utf8_lossy(&std::fs::read(self.path(name)).unwrap()).into_owned();
+            std::fs::remove_file(self.path(name)).unwrap();
+            text
+        };
+        Ran { code: status, stdout: read("out"), stderr: read("err") }
+    }
+
+    /// Serves on a free port with these flags; answers when it listens.
+    pub(crate) fn serve(&self, flags: &str) -> Server {
+        let mut command = self.command();
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags.split_whitespace());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().and_then(Result::ok).unwrap_or_default();
+        let address = first.strip_prefix("handover listens on http://").map(str::to_owned);
+        // The greeting is short; nobody blocks on a pipe that is read to its end elsewhere.
+        std::thread::spawn(move || lines.for_each(drop));
+        let server = Server { child, address: address.clone().unwrap_or_default() };
+        assert!(address.is_some(), "no start: {first:?}");
+        server
+    }
+
+    /// A token for this user.
+    pub(crate) fn token(&self, line: &str) -> String {
+        self.run(&format!("token {line}")).done().trim().to_owned()
+    }
+}
+
+/// A process that serves. Dropping it kills it.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: String,
+}
+
+impl Server {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// One request; answers with `data`.
+    #[track_caller]
+    pub(crate) fn ask(&self, token: &str, request: &str, body: &str) -> Value {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nX-Idempotency-Key: key-{length}\r\n\
+             Content-Length: {length}\r\n\r\n{body}",
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut envelope: Value =
+            serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
+        assert_eq!(envelope["code"], "00000", "{answer}");
+        envelope["data"].take()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks until it is so, for ten seconds.
+#[track_caller]
+pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it did not become so");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,118 @@
+//! What `serve` refuses to start with: what, why, what to do, and the exit code for it.
+
+use std::net::TcpListener;
+
+use crate::program::World;
+
+const SERVE: &str = "serve --listen 127.0.0.1:0";
+
+#[test]
+fn a_wrong_key_names_itself_its_place_and_the_nearest_one() {
+    let world = World::new();
+    world.write("handover.toml", "[consumer]\nprefech = 5\n");
+    world.run(SERVE).refused(
+        2,
+        &[
+            "error: unknown key consumer.prefech in the file handover.toml",
+            "why: a mistyped key would be ignored in silence",
+            "do:  did you mean consumer.prefetch?",
+        ],
+    );
+    World::new().set("HANDOVER_OUTBOX__BACTH", "5").run(SERVE).refused(
+        2,
+        &["unknown key HANDOVER_OUTBOX__BACTH in the environment", "did you mean HANDOVER_OUTBOX__BATCH?"],
+    );
+}
+
+#[test]
+fn a_timeout_of_nothing_is_refused_wherever_it_is_set() {
+    let world = World::new().set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0");
+    let parts = [
+        "error: order.timeout.pending-minutes in the environment variable HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES is 0",
+        "why: without time to pay every order would be cancelled",
+        "do:  set minutes from 0.00002 (a millisecond) to 43200 (30 days)",
+    ];
+    for command in [SERVE, "migrate", "config show"] {
+        world.run(command).refused(2, &parts);
+    }
+    let world = World::new();
+    world.write("handover.toml", "[order.timeout]\npending-minutes = 0\n");
+    world.run(SERVE).refused(2, &["order.timeout.pending-minutes in the file handover.toml is 0"]);
+    assert_eq!(world.files(), ["handover.toml"], "nothing is made before the configuration is good");
+}
+
+#[test]
+fn a_prefetch_of_nothing_is_refused() {
+    World::new().set("HANDOVER_CONSUMER__PREFETCH", "0").run(SERVE).refused(
+        2,
+        &[
+            "error: consumer.prefetch in the environment variable HANDOVER_CONSUMER__PREFETCH is 0",
+            "why: 0 is no limit to AMQP, and nothing to a reader",
+            "do:  set a whole number from 1 to 65535",
+        ],
+    );
+}
+
+#[test]
+fn a_database_that_cannot_be_written_names_its_folder() {
+    let world = World::new();
+    world.write("notes.txt", "a file");
+    for (database, remedy) in [
+        ("missing/shop.db", "create the folder missing, or name another file with --database"),
+        ("notes.txt/shop.db", "notes.txt is no folder: name another file with --database"),
+        ("/proc/shop.db", "/proc, or name another file with --database"),
+    ] {
+        world.run(&format!("{SERVE} --database sqlite://{database}")).refused(
+            1,
+            &[
+                &format!("error: the lock file {database}-lock cannot be used: "),
+                "why: it keeps a second process away from the database",
+                remedy,
+            ],
+        );
+    }
+    assert_eq!(world.files(), ["notes.txt"]);
+}
+
+#[test]
+fn a_taken_port_is_refused_before_anything_is_made() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let world = World::new();
+    world.run(&format!("serve --listen {address}")).refused(
+        1,
+        &[
+            &format!("error: cannot listen on {address}: "),
+            "why: the API is served there",
+            "do:  stop what listens there, or choose another address with --listen",
+        ],
+    );
+    assert!(world.files().is_empty(), "{:?}", world.files());
+}
+
+#[test]
+fn a_second_process_is_refused_and_names_the_first() {
+    let world = World::new();
+    let server = world.serve("");
+    for command in [SERVE, "migrate"] {
+        world.run(command).refused(
+            1,
+            &[
+                &format!("error: another process serves handover.db (process {})", server.id()),
+                "why: a SQLite database is served by one process at a time",
+                "do:  stop the other process",
+            ],
+        );
+    }
+}
+
+#[test]
+fn outside_loopback_secrets_are_needed() {
+    World::new().run("serve --listen 0.0.0.0:0").refused(
+        2,
+        &[
+            "auth.jwt-secret is not set, and 0.0.0.0:0 can be reached",
+            "set auth.jwt-secret, or listen on 127.0.0.1",
+        ],
+    );
+}

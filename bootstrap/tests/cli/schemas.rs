@@ -1,0 +1,96 @@
+//! Databases of other versions. The files hold nothing but the table in which migrations are noted, made with
+//!
+//! ```sql
+//! PRAGMA page_size = 512;
+//! CREATE TABLE _sqlx_migrations (version BIGINT, description TEXT, installed_on TEXT, success BOOLEAN,
+//!                                checksum BLOB, execution_time BIGINT);
+//! ```
+//!
+//! `newer.sqlite` has the versions 1 and 9000 in it, `older.sqlite` none, `changed.sqlite` version 1 with
+//! a checksum that is not ours.
+
+use crate::program::World;
+
+pub(crate) const NEWER: &[u8] = include_bytes!("schemas/newer.sqlite");
+pub(crate) const OLDER: &[u8] = include_bytes!("schemas/older.sqlite");
+
+const CHANGED: &[u8] = include_bytes!("schemas/changed.sqlite");
+
+const SERVE: &str = "serve --listen 127.0.0.1:0";
+
+#[test]
+fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
+    let world = World::new();
+    world.write("handover.db", NEWER);
+    let commands = [SERVE, "migrate", "outbox list", "outbox show e-1", "dlq list", "queues"];
+    for command in commands {
+        world.run(command).refused(
+            1,
+            &[
+                "error: the database handover.db has schema version 9000, and this program knows versions up to ",
+                "why: a newer handover was here",
+                "do:  run the newer handover, or name another file with --database",
+            ],
+        );
+    }
+    let rows = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("of a later version");
+    assert!(rows(&std::fs::read(world.path("handover.db")).unwrap()));
+    assert!(!world.files().iter().any(|name| name.contains("secret")), "{:?}", world.files());
+}
+
+#[test]
+fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_alone() {
+    for command in ["serve", "migrate"] {
+        let world = World::new();
+        world.write("handover.db", OLDER);
+        world.run("outbox list").refused(
+            1,
+            &[
+                "error: the database handover.db has schema version 0, and this program reads version ",
+                "why: it was made by an older handover",
+                "stop whoever serves it and run `handover migrate`",
+            ],
+        );
+        if command == "serve" {
+            drop(world.serve(""));
+        } else {
+            assert!(world.run("migrate").done().starts_with("handover.db is at version "));
+        }
+        assert_eq!(world.run("outbox list").done().lines().count(), 1, "a header and no event");
+    }
+}
+
+#[test]
+fn a_schema_that_no_release_made_is_refused_and_left_as_it_is() {
+    let world = World::new();
+    world.write("handover.db", CHANGED);
+    for command in [SERVE, "migrate"] {
+        world.run(command).refused(
+            1,
+            &[
+                "error: the database handover.db cannot be brought up to date: ",
+                "why: its schema is not one that released versions make; the step was undone",
+                "do:  use the build that made the file, or begin with another one (--database)",
+            ],
+        );
+    }
+    world.run("outbox list").refused(1, &["has schema version 1, and this program reads version "]);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_kept() {
+    let world = World::new();
+    let noise = "no database at all, but long enough to be read as one".repeat(99);
+    world.write("handover.db", &noise);
+    for command in [SERVE, "migrate", "outbox list"] {
+        world.run(command).refused(
+            1,
+            &[
+                "the database handover.db cannot be used",
+                "every order and event is kept in it",
+                "name another one",
+            ],
+        );
+    }
+    assert_eq!(std::fs::read_to_string(world.path("handover.db")).unwrap(), noise);
+}
