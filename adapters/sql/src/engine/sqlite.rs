@@ -27,6 +27,8 @@ static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/sq
 /// How long to wait for the writer, or for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
+/// Between attempts to make a new file that others are making too.
+const MAKE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the database is.
 #[derive(Debug, Clone)]
@@ -112,9 +114,28 @@ impl SqliteEngine {
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
         let engine = SqliteEngine { writer, in_transaction, readers };
-        // The writer first: it makes the file and the WAL that readers need.
-        drop(engine.writer().await?);
+        engine.make().await?;
         Ok(engine)
+    }
+
+    /// The writer first: it makes the file and the WAL that readers need. Of several that turn a new file to WAL at once
+    /// SQLite refuses all but one at once, whatever the busy timeout; it is there a moment later.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a short pause of the adapter's own, before there is any store"
+    )]
+    async fn make(&self) -> Result<(), StoreError> {
+        let mut patience = BUSY;
+        loop {
+            match self.writer().await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Transient(_)) if patience > MAKE_PAUSE => {
+                    tokio::time::sleep(MAKE_PAUSE).await
+                }
+                Err(error) => return Err(error),
+            }
+            patience -= MAKE_PAUSE;
+        }
     }
 }
 
