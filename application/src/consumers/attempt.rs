@@ -195,11 +195,9 @@ impl Inbox {
 /// Whether an unsettled earlier event has turned up since the plan was made.
 fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied]) -> bool {
     let place = (event.aggregate_seq, event.id);
-    let is_ordered =
-        |row: &OutboxRow| row.event_type.parse().map_or(true, handover_domain::EventType::is_ordered);
-    is_ordered(event)
+    event.is_ordered()
         && unapplied.iter().any(|u| {
-            is_ordered(&u.event)
+            u.event.is_ordered()
                 && (u.event.aggregate_seq, u.event.id) < place
                 && u.event.status != OutboxStatus::Failed
         })

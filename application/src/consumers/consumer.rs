@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
 use super::alone::{AloneEnd, CountFirst, Counted};
+use super::answered::answered;
 use super::inbox::{Identity, Inbox, claimed_aggregate, identify};
 use super::{Subscriber, sweep};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
@@ -21,8 +22,6 @@ use crate::{App, with_tx};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long the broker may take to subscribe or to settle before it counts as away.
-pub(super) const BROKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One consumer of one process.
 pub struct Consumer {
@@ -275,14 +274,6 @@ impl Worker {
 enum Settle {
     Ack,
     Nack(Requeue),
-}
-
-/// The broker's answer, waited for within bounds.
-pub(super) async fn answered<T>(
-    call: impl Future<Output = Result<T, BrokerError>>,
-) -> Result<T, BrokerError> {
-    let late = || BrokerError::Unreachable(format!("no answer within {BROKER_PATIENCE:?}").into());
-    tokio::time::timeout(BROKER_PATIENCE, call).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// The aggregate a delivery says it is about; one that says nothing has a lane of its own.

@@ -9,7 +9,7 @@ use handover_domain::{ConsumeStatus, TenantId};
 use tracing::{error, warn};
 
 use super::Subscriber;
-use super::consumer::answered;
+use super::answered::answered;
 use super::inbox::{Identity, Inbox, InboxError, hash, identify};
 use crate::ports::{
     DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, StoreError, Subscription, Unapplied, UnitOfWork,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{ConsumeStatus, EventId, EventType, OutboxStatus};
+use handover_domain::{ConsumeStatus, EventId, OutboxStatus};
 
 use crate::ports::Unapplied;
 
@@ -47,7 +47,7 @@ pub(super) fn plan<'a>(
     for event in unapplied.iter().take(horizon.map_or(0, |last| last + 1)) {
         let target = is_target(event);
         let busy = if mine == Some(&event.event.event_id) { None } else { busy_until(event, now) };
-        if !is_ordered(event) {
+        if !event.event.is_ordered() {
             match (target, busy) {
                 (true, Some(until)) => steps.push(Step { event, verdict: Verdict::Busy(until) }),
                 (true, None) => steps.push(Step { event, verdict: Verdict::Apply }),
@@ -82,8 +82,4 @@ fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         ConsumeStatus::Waiting | ConsumeStatus::Success | ConsumeStatus::Dead => None,
     };
     until.filter(|until| *until > now)
-}
-
-fn is_ordered(event: &Unapplied) -> bool {
-    event.event.event_type.parse().map_or(true, EventType::is_ordered)
 }

@@ -5,6 +5,7 @@
 //! **Invariant:** the consume-log row and the handler's own writes are one transaction, committed before the ack.
 
 mod alone;
+mod answered;
 mod attempt;
 mod consumer;
 mod dead_letters;

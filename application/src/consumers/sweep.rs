@@ -8,6 +8,7 @@ use handover_domain::EventId;
 use tracing::{error, info, warn};
 
 use super::alone::CountFirst;
+use super::answered::answered;
 use super::inbox::Inbox;
 use crate::ports::StoreError;
 use crate::with_tx;
@@ -108,7 +109,7 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<bool, StoreError> {
 
 /// Whether the queue still holds messages; a broker that does not answer may hold any.
 async fn queued(inbox: &Inbox) -> bool {
-    match super::consumer::answered(inbox.app.broker.queues()).await {
+    match answered(inbox.app.broker.queues()).await {
         Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue && queue.ready > 0),
         Err(_) => true,
     }

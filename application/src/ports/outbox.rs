@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_domain::{AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId};
 
 use super::{Confirmed, PartitionHold, StoreError};
 
@@ -79,6 +79,11 @@ impl OutboxRow {
     /// The partition it is published by.
     pub fn partition(&self) -> Partition {
         Partition::of(self.aggregate.tenant, self.aggregate.id)
+    }
+
+    /// Whether it has a place in the order of its aggregate; a type that nobody knows has one too.
+    pub fn is_ordered(&self) -> bool {
+        self.event_type.parse().map_or(true, EventType::is_ordered)
     }
 
     /// The trace it belongs to; a row inserted by hand is traced by its own id.

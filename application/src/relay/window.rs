@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_domain::{EventId, EventType, OutboxStatus, Retry};
+use handover_domain::{EventId, OutboxStatus, Retry};
 use tracing::warn;
 
 use super::Relay;
@@ -213,7 +213,7 @@ fn rounds(due: &[OutboxRow]) -> Vec<Vec<&OutboxRow>> {
     let mut rounds: Vec<Vec<&OutboxRow>> = Vec::new();
     let mut depth: BTreeMap<(i64, String, i64), usize> = BTreeMap::new();
     for row in due {
-        let round = if is_ordered(row) {
+        let round = if row.is_ordered() {
             let depth = depth.entry(lane(row)).or_insert(0);
             *depth += 1;
             *depth - 1
@@ -230,13 +230,9 @@ fn rounds(due: &[OutboxRow]) -> Vec<Vec<&OutboxRow>> {
     rounds
 }
 
-fn is_ordered(row: &OutboxRow) -> bool {
-    row.event_type.parse().map_or(true, EventType::is_ordered)
-}
-
 /// What an event must not overtake within.
 fn lane(row: &OutboxRow) -> (i64, String, i64) {
-    if is_ordered(row) {
+    if row.is_ordered() {
         (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id)
     } else {
         (0, row.event_id.as_str().to_owned(), 0)
