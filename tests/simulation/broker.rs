@@ -150,6 +150,7 @@ impl Broker for FaultyBroker {
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
+        self.faults.asks_store("the depths of the queues");
         self.inner.queues().await
     }
 }

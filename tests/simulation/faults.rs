@@ -1,6 +1,6 @@
 //! What can go wrong, how often, and until when. Each seed enables a subset of its own, so that rare combinations occur.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -75,6 +75,22 @@ pub struct Faults {
     healed: Arc<AtomicBool>,
     unroutable: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
+    viewing: Arc<Mutex<BTreeMap<String, u32>>>,
+}
+
+/// A view that is open, and the task that opened it.
+pub struct Viewing {
+    task: String,
+    viewing: Arc<Mutex<BTreeMap<String, u32>>>,
+}
+
+impl Drop for Viewing {
+    fn drop(&mut self) {
+        let mut viewing = self.viewing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = viewing.get_mut(&self.task) {
+            *open -= 1;
+        }
+    }
 }
 
 /// What the wrappers saw that the tables at the end do not tell.
@@ -96,6 +112,7 @@ impl Faults {
             healed: Arc::default(),
             unroutable: Arc::default(),
             seen: Arc::default(),
+            viewing: Arc::default(),
         }
     }
 
@@ -174,6 +191,26 @@ impl Faults {
 
     pub fn garbage(&self) -> Vec<String> {
         self.seen().garbage.clone()
+    }
+
+    /// The present task opens a view. It must not ask for anything else of the store, the broker's tables among it, as
+    /// long as it holds one: four tasks that do so stop every read of a process with four readers.
+    pub fn opens_view(&self) -> Option<Viewing> {
+        let task = tokio::task::try_id()?.to_string();
+        self.asks_store("a second view");
+        *self.viewing.lock().unwrap_or_else(PoisonError::into_inner).entry(task.clone()).or_insert(0) += 1;
+        Some(Viewing { task, viewing: Arc::clone(&self.viewing) })
+    }
+
+    /// The present task asks for something that may need a connection.
+    pub fn asks_store(&self, what: &str) {
+        let Some(task) = tokio::task::try_id() else { return };
+        let viewing = self.viewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = viewing.get(&task.to_string()).is_some_and(|open| *open > 0);
+        drop(viewing);
+        if open {
+            self.violation(format!("a task that holds a view asked for {what}"));
+        }
     }
 
     /// A place where it hurts was reached.

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::*;
 use handover_domain::*;
 
-use super::faults::Faults;
+use super::faults::{Faults, Viewing};
 use super::mutants::Mutant;
 
 /// A store whose faults come from the run's dice.
@@ -29,6 +29,7 @@ impl Store for FaultyStore {
             faults: self.faults.clone(),
             after_commit: Vec::new(),
             stale: None,
+            _viewing: None,
             store: Arc::clone(&self.inner),
         }))
     }
@@ -38,12 +39,14 @@ impl Store for FaultyStore {
         if self.faults.strikes(self.faults.rates.store_away) {
             return Err(StoreError::Unavailable("no connection".into()));
         }
+        let viewing = self.faults.opens_view();
         let inner = self.inner.view().await?;
         Ok(Box::new(Faulty {
             inner,
             faults: self.faults.clone(),
             after_commit: Vec::new(),
             stale: None,
+            _viewing: viewing,
             store: Arc::clone(&self.inner),
         }))
     }
@@ -57,6 +60,8 @@ struct Faulty<I: ?Sized> {
     after_commit: Vec<Consumption>,
     /// A relay that settles here although it no longer owns what it settles.
     stale: Option<RelayId>,
+    /// A view is open for as long as this lives.
+    _viewing: Option<Viewing>,
     store: Arc<dyn Store>,
 }
 
@@ -312,7 +317,7 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
 #[async_trait]
 impl UnitOfWork for Faulty<dyn UnitOfWork> {
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
-        let Faulty { inner, faults, after_commit, stale, store } = *self;
+        let Faulty { inner, faults, after_commit, stale, store, _viewing: _ } = *self;
         faults.delay().await;
         if faults.strikes(faults.rates.commit_lost) {
             return Err(StoreError::Transient("serialization failure".into()));
