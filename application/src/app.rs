@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::EventId;
 
 use crate::ports::{Broker, NewEvent, StoreError, View};
-use crate::{CommandContext, Ids, Transactor};
+use crate::{CommandContext, Extensions, Ids, Transactor};
 
 /// The rules that are settings.
 #[derive(Debug, Clone)]
@@ -39,12 +39,25 @@ pub struct App {
     pub broker: Arc<dyn Broker>,
     /// The rules that are settings.
     pub rules: Arc<Rules>,
+    /// Event types and consumers beside the marketplace's own.
+    pub extensions: Arc<Extensions>,
 }
 
 impl App {
     /// An application on these adapters.
     pub fn new(tx: Transactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
-        App { ids: Arc::new(Ids::new(tx.clone())), tx, broker, rules: Arc::new(rules) }
+        App {
+            ids: Arc::new(Ids::new(tx.clone())),
+            tx,
+            broker,
+            rules: Arc::new(rules),
+            extensions: Arc::default(),
+        }
+    }
+
+    /// The same application with these event types and consumers.
+    pub fn extended(self, extensions: Extensions) -> App {
+        App { extensions: Arc::new(extensions), ..self }
     }
 
     /// The same application for what runs by itself: not in the queue of its callers.

@@ -3,6 +3,7 @@
 mod app;
 pub mod consumers;
 mod context;
+mod extensions;
 mod ids;
 pub mod jobs;
 pub mod ports;
@@ -18,6 +19,7 @@ mod wake;
 
 pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, IdempotencyKey, Role, Trace};
+pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
 pub use settings::{ConsumerSettings, OnOutage, RelaySettings, Settings, TimeoutSettings};
 pub use tasks::{MAX_UNITS, Tasks};

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use tracing::error;
 
-use crate::consumers::{Consumer, DeadLetterDrainer, standard, subscribe};
+use crate::consumers::{Consumer, DeadLetterDrainer, subscribe};
 use crate::jobs::TimeoutSweep;
 use crate::ports::RelayId;
 use crate::relay::Relay;
 use crate::settings::Settings;
-use crate::topology::Topology;
 use crate::use_cases::UseCaseError;
-use crate::{App, Wake};
+use crate::{App, Marketplace, Wake};
 
 /// The pause before a loop that panicked begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -36,8 +35,8 @@ impl Roles {
 /// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing.
 /// Every process does this before it takes its first order, whatever its roles.
 pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
-    app.broker.declare(&Topology::standard(app.rules.pending_timeout)).await?;
-    for subscriber in standard(app) {
+    app.broker.declare(&app.topology()).await?;
+    for subscriber in app.subscribers() {
         subscribe(app, subscriber.handler.name()).await?;
     }
     Ok(())
@@ -56,7 +55,7 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
     }
     if roles.consumers {
         let settings = Arc::new(settings.consumer.clone());
-        for subscriber in standard(&app) {
+        for subscriber in app.subscribers() {
             let (consumer, settings) = (app.clone(), Arc::clone(&settings));
             keep_running(&app, subscriber.handler.name(), move || {
                 Consumer::new(consumer.clone(), subscriber.clone(), Arc::clone(&settings)).run()
@@ -64,10 +63,10 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
         }
         let drainer = app.clone();
         keep_running(&app, "dead-letters", move || {
-            DeadLetterDrainer::new(drainer.clone(), &standard(&drainer), &settings).run()
+            DeadLetterDrainer::new(drainer.clone(), &drainer.subscribers(), &settings).run()
         });
     }
-    if roles.jobs {
+    if roles.jobs && app.extensions.marketplace() == Marketplace::Runs {
         let (sweep, settings) = (app.clone(), settings.timeout.clone());
         keep_running(&app, "order-timeout-sweep", move || {
             TimeoutSweep::new(sweep.clone(), settings.clone()).run()

@@ -89,14 +89,23 @@ impl Topology {
                         "invoice.*",
                     ],
                 ),
-                QueueSpec {
-                    name: DEAD_LETTER_QUEUE.to_owned(),
-                    bindings: vec![DEAD_LETTER_KEY.to_owned()],
-                    ttl: None,
-                    dead_letter_key: None,
-                },
+                dead_letters(),
             ],
         }
+    }
+
+    /// The exchange and the dead-letter queue alone: what every service needs.
+    pub fn bare() -> Topology {
+        Topology { exchange: EXCHANGE.to_owned(), queues: vec![dead_letters()] }
+    }
+}
+
+fn dead_letters() -> QueueSpec {
+    QueueSpec {
+        name: DEAD_LETTER_QUEUE.to_owned(),
+        bindings: vec![DEAD_LETTER_KEY.to_owned()],
+        ttl: None,
+        dead_letter_key: None,
     }
 }
 

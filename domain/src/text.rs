@@ -9,7 +9,8 @@ pub struct TextError {
 }
 
 impl TextError {
-    pub(crate) fn check(text: &str, max: usize) -> Result<(), TextError> {
+    /// Whether a text has 1 to `max` characters, not all of them blank, and none a control character.
+    pub fn check(text: &str, max: usize) -> Result<(), TextError> {
         let legal =
             !text.trim().is_empty() && text.chars().count() <= max && !text.chars().any(char::is_control);
         if legal { Ok(()) } else { Err(TextError { max }) }

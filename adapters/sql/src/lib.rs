@@ -17,9 +17,13 @@ mod engine;
 mod fault;
 mod row;
 mod session;
+mod statements;
 mod store;
 mod value;
 
 pub use broker::DatabaseBroker;
 pub use engine::sqlite::SqliteOptions;
+pub use row::Row;
+pub use statements::Statements;
 pub use store::SqlStore;
+pub use value::Value;

@@ -13,9 +13,12 @@ use handover_domain::{AggregateRef, Money};
 
 use crate::value::{Value, parse_time};
 
+/// Whose rows they are when somebody else wrote the query.
+const QUERY: &str = "a query";
+
 /// A row that was read.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub struct Row {
     pub(crate) columns: Arc<[String]>,
     pub(crate) values: Vec<Value>,
 }
@@ -24,6 +27,21 @@ impl Row {
     /// The row's fields, for a table whose rows are known by `key`.
     pub(crate) fn of(&self, table: &'static str, key: &'static str) -> Fields<'_> {
         Fields { row: self, table, key }
+    }
+
+    /// An integer.
+    pub fn int(&self, column: &'static str) -> Result<i64, StoreError> {
+        self.of(QUERY, column).int(column)
+    }
+
+    /// A text.
+    pub fn text(&self, column: &'static str) -> Result<&str, StoreError> {
+        self.of(QUERY, column).text(column)
+    }
+
+    /// A moment.
+    pub fn time(&self, column: &'static str) -> Result<DateTime<Utc>, StoreError> {
+        self.of(QUERY, column).time(column)
     }
 
     fn value(&self, column: &str) -> Option<&Value> {
@@ -39,7 +57,7 @@ pub(crate) struct Fields<'r> {
     key: &'static str,
 }
 
-impl Fields<'_> {
+impl<'r> Fields<'r> {
     pub(crate) fn corrupt(&self, column: &'static str, why: impl Display) -> StoreError {
         let key = match self.row.value(self.key) {
             Some(Value::Int(Some(key))) => format!("{} {key}", self.key),
@@ -54,7 +72,7 @@ impl Fields<'_> {
         value.ok_or_else(|| self.corrupt(column, "is NULL"))
     }
 
-    fn value(&self, column: &'static str) -> Result<&Value, StoreError> {
+    fn value(&self, column: &'static str) -> Result<&'r Value, StoreError> {
         self.row.value(column).ok_or_else(|| self.corrupt(column, "was not read"))
     }
 
@@ -70,7 +88,7 @@ impl Fields<'_> {
         self.required(column, self.opt_int(column)?)
     }
 
-    pub(crate) fn opt_text(&self, column: &'static str) -> Result<Option<&str>, StoreError> {
+    pub(crate) fn opt_text(&self, column: &'static str) -> Result<Option<&'r str>, StoreError> {
         match self.value(column)? {
             Value::Text(value) => Ok(value.as_deref()),
             Value::Int(None) | Value::Time(None) => Ok(None),
@@ -82,7 +100,7 @@ impl Fields<'_> {
         Ok(self.opt_text(column)?.map(str::to_owned))
     }
 
-    pub(crate) fn text(&self, column: &'static str) -> Result<&str, StoreError> {
+    pub(crate) fn text(&self, column: &'static str) -> Result<&'r str, StoreError> {
         self.required(column, self.opt_text(column)?)
     }
 

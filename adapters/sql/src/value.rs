@@ -5,9 +5,12 @@ use handover_domain::{AggregateRef, EventId, Money};
 
 /// A value. A NULL keeps its kind, since PostgreSQL asks for the type of every parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// An integer; a truth is 0 or 1.
     Int(Option<i64>),
+    /// A text.
     Text(Option<String>),
+    /// A moment, to the microsecond.
     Time(Option<DateTime<Utc>>),
 }
 

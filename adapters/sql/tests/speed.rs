@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use chrono::Utc;
 use common::{append, event, fixture};
 use handover_application::ports::{
-    Broker, FailedPublish, Message, OnFailed, OutboxRow, Outgoing, PublishOutcome, Store,
+    Broker, ConsumedFilter, Consumption, Expected, FailedPublish, Message, OnFailed, OutboxRow, Outgoing,
+    PublishOutcome, Store,
 };
 use handover_application::topology::{INVENTORY_QUEUE, Topology};
-use handover_domain::{OutboxStatus, PartitionSet};
+use handover_domain::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore};
 
 const WINDOW: u32 = 200;
@@ -127,5 +128,65 @@ async fn rows_that_are_held_back_delay_nobody() {
             assert_eq!(rows.len(), 200);
             println!("10,000 held of {aggregates} aggregates: {took:?}");
         }
+    }
+}
+
+fn consumption(consumer: &str, number: i64) -> Consumption {
+    let event = event(&format!("e{number}"), number, 1);
+    Consumption {
+        consumer: consumer.to_owned(),
+        event_id: event.event_id,
+        event_type: event.event_type,
+        aggregate: event.aggregate,
+        aggregate_seq: 1,
+        expected: Expected::Absent,
+        status: ConsumeStatus::Success,
+        attempts: 1,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: None,
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: "ab".repeat(32),
+        trace_id: "trace".into(),
+        cost_ms: 3,
+        consume_time: event.occurred_at,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures"]
+async fn what_operators_ask_of_a_long_history() {
+    let fixture = fixture().await;
+    let store = &fixture.store;
+    fill(store, 100_000).await;
+    let all_sent = "UPDATE outbox_events SET status = 'SENT', sent_time = create_time";
+    sqlx::Executor::execute(&mut fixture.outside().await, all_sent).await.unwrap();
+    let mut recorded = Vec::new();
+    for chunk in 0..500 {
+        let consumer = if chunk % 2 == 0 { "inventory" } else { "webhooks" };
+        let rows: Vec<_> = (0..200).map(|i| consumption(consumer, chunk * 200 + i)).collect();
+        let start = Instant::now();
+        let mut unit = store.begin().await.unwrap();
+        unit.record(&rows).await.unwrap();
+        unit.commit().await.unwrap();
+        recorded.push(start.elapsed());
+    }
+    recorded.sort();
+    println!("record: median {:?} per 200", recorded[250]);
+    let mut view = store.view().await.unwrap();
+    for tenant in [None, Some(TenantId::DEFAULT)] {
+        let start = Instant::now();
+        view.outbox_counts(tenant).await.unwrap();
+        let counted = start.elapsed();
+        view.consume_counts(tenant).await.unwrap();
+        let log = start.elapsed() - counted;
+        view.blocked_page(tenant, None, 100).await.unwrap();
+        let blocked = start.elapsed() - counted - log;
+        println!("100,000 of {tenant:?}: outbox counts {counted:?}, log counts {log:?}, blocked {blocked:?}");
+        let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
+        let start = Instant::now();
+        assert!(view.consumed_page(&dead, None, 100).await.unwrap().is_empty());
+        println!("a page of the dead, of which there are none: {:?}", start.elapsed());
     }
 }

@@ -79,7 +79,7 @@ impl Inbox {
                     consumer = self.name(), "{}", texts::DUPLICATE);
             }
             worked = true;
-            let takes = self.handler.takes().iter().any(|taken| taken.as_str() == target.event.event_type);
+            let takes = self.handler.takes().contains(&target.event.event_type.as_str());
             if end.is_none() && !takes {
                 let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
                 self.fail(target, FailureKind::Unrecoverable, &why, now).await?;

@@ -9,7 +9,7 @@ use crate::ports::BrokerError;
 const BROKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The broker's answer, waited for within bounds.
-pub(super) async fn answered<T>(
+pub(crate) async fn answered<T>(
     call: impl Future<Output = Result<T, BrokerError>>,
 ) -> Result<T, BrokerError> {
     let late = || BrokerError::Unreachable(format!("no answer within {BROKER_PATIENCE:?}").into());

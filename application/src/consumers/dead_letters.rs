@@ -5,14 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use handover_domain::{ConsumeStatus, TenantId};
 use tracing::{error, warn};
 
 use super::Subscriber;
 use super::answered::answered;
-use super::inbox::{Identity, Inbox, InboxError, hash, identify};
+use super::inbox::{Identity, Inbox, InboxError, following, hash, identify};
 use crate::ports::{
-    DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, StoreError, Subscription, Unapplied, UnitOfWork,
+    ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, OutboxRow, StoreError,
+    Subscription, UnitOfWork,
 };
 use crate::settings::ConsumerSettings;
 use crate::topology::DEAD_LETTER_QUEUE;
@@ -21,6 +23,17 @@ use crate::{App, UnitError, texts, with_tx};
 /// Dead letters taken at a time.
 const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// The row of the log of an event that is to be tried anew, at once and with no attempt counted.
+pub(crate) fn to_be_tried(
+    consumer: &str,
+    event: &OutboxRow,
+    record: Option<&ConsumeRecord>,
+    now: DateTime<Utc>,
+) -> Consumption {
+    let failed = following(consumer, event, record, ConsumeStatus::Failed, 0, now);
+    Consumption { next_retry_time: Some(now), ..failed }
+}
 
 /// Drains the dead-letter queue.
 pub struct DeadLetterDrainer {
@@ -125,28 +138,7 @@ impl DeadLetterDrainer {
         let now = self.app.now();
         let message = &delivery.message;
         let reason = match (identify(unit, message).await?, inbox) {
-            (Identity::Genuine(event), Some(inbox)) => {
-                let record = unit.consumption(inbox.name(), &event.event_id).await?;
-                let reason = record
-                    .as_ref()
-                    .and_then(|record| record.error_message.clone())
-                    .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
-                match record.as_ref().map(|record| record.status) {
-                    // Applied all the same, by the sweep or another delivery: there is nothing to decide.
-                    Some(ConsumeStatus::Success) => return Ok(()),
-                    Some(ConsumeStatus::Dead) => {}
-                    Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed)
-                    | None => {
-                        let attempts = record.as_ref().map_or(0, |record| record.attempts);
-                        let step = Unapplied { event: (*event).clone(), record };
-                        let mut dead = inbox.record(&step, ConsumeStatus::Dead, attempts, now);
-                        dead.error_message = Some(reason.clone());
-                        unit.record(&[dead]).await?;
-                    }
-                }
-                let letter = inbox.dead_letter(&event, &reason, now);
-                return Ok(unit.park(&[letter]).await?);
-            }
+            (Identity::Genuine(event), Some(inbox)) => return park_event(unit, inbox, &event, now).await,
             (Identity::Genuine(_), None) => {
                 format!("{}: no consumer works on {queue}", texts::CONSUME_FAILED)
             }
@@ -174,7 +166,39 @@ impl DeadLetterDrainer {
             reason,
             died_at: now,
             status: DeadLetterStatus::Open,
+            decided_at: None,
+            note: None,
         };
         Ok(unit.park(&[letter]).await?)
     }
+}
+
+/// Parks an event of ours that came out of the dead-letter queue of its consumer.
+async fn park_event(
+    unit: &mut dyn UnitOfWork,
+    inbox: &Inbox,
+    event: &OutboxRow,
+    now: DateTime<Utc>,
+) -> Result<(), InboxError> {
+    let record = unit.consumption(inbox.name(), &event.event_id).await?;
+    let letter = unit.dead_letter(inbox.queue, event.event_id.as_str()).await?.map(|letter| letter.status);
+    let reason = record
+        .as_ref()
+        .and_then(|record| record.error_message.clone())
+        .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
+    match (record.as_ref().map(|record| record.status), letter) {
+        // Applied all the same, by the sweep or another delivery: there is nothing to decide.
+        (Some(ConsumeStatus::Success), _) => return Ok(()),
+        // The log and the letter were written together when it died; a person may have decided since.
+        (Some(ConsumeStatus::Dead), Some(_)) => return Ok(()),
+        (Some(ConsumeStatus::Dead), None) => {}
+        // A copy from before it was replayed: the log has it to be tried.
+        (Some(_), Some(DeadLetterStatus::Replaying | DeadLetterStatus::Replayed)) => return Ok(()),
+        (Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None, _) => {
+            let attempts = record.as_ref().map_or(0, |record| record.attempts);
+            let dead = following(inbox.name(), event, record.as_ref(), ConsumeStatus::Dead, attempts, now);
+            unit.record(&[Consumption { error_message: Some(reason.clone()), ..dead }]).await?;
+        }
+    }
+    Ok(unit.park(&[inbox.dead_letter(event, &reason, now)]).await?)
 }

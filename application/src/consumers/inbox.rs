@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::ports::{
-    ConsumeQueries, Consumption, DeadLetter, DeadLetterStatus, Expected, Message, OutboxQueries, OutboxRow,
-    StoreError, Unapplied, UnitOfWork,
+    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Expected, Message,
+    OutboxQueries, OutboxRow, StoreError, Unapplied, UnitOfWork,
 };
 use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
@@ -94,7 +94,7 @@ impl Inbox {
         steps: &[&Unapplied],
     ) -> Result<(), InboxError> {
         let begun = self.app.now();
-        let events = steps.iter().map(|step| typed(&step.event)).collect::<Result<Vec<_>, _>>();
+        let events = steps.iter().map(|step| Event::of(&step.event)).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(InboxError::Handler)?;
         let limit = self.settings.attempt_timeout;
         let applied = tokio::time::timeout(limit, self.handler.apply(unit, &events))
@@ -133,28 +133,7 @@ impl Inbox {
         attempts: u32,
         now: DateTime<Utc>,
     ) -> Consumption {
-        Consumption {
-            consumer: self.name().to_owned(),
-            event_id: step.event.event_id.clone(),
-            event_type: step.event.event_type.clone(),
-            aggregate: step.event.aggregate.clone(),
-            aggregate_seq: step.event.aggregate_seq,
-            expected: step
-                .record
-                .as_ref()
-                .map_or(Expected::Absent, |record| Expected::At(record.status, record.attempts)),
-            status,
-            attempts,
-            next_retry_time: None,
-            lease_until: None,
-            error_message: step.record.as_ref().and_then(|record| record.error_message.clone()),
-            idempotency_key: None,
-            consume_result: None,
-            payload_hash: hash(&step.event.payload),
-            trace_id: step.event.trace_id().to_owned(),
-            cost_ms: 0,
-            consume_time: now,
-        }
+        following(self.name(), &step.event, step.record.as_ref(), status, attempts, now)
     }
 
     /// The dead letter of an event of ours.
@@ -169,6 +148,8 @@ impl Inbox {
             reason: reason.to_owned(),
             died_at: now,
             status: DeadLetterStatus::Open,
+            decided_at: None,
+            note: None,
         }
     }
 
@@ -183,6 +164,36 @@ impl Inbox {
         };
         let record = view.consumption(self.name(), id).await?;
         Ok(Some(Unapplied { event, record }))
+    }
+}
+
+/// The row of the log that follows the one that was read, if there was one.
+pub(super) fn following(
+    consumer: &str,
+    event: &OutboxRow,
+    record: Option<&ConsumeRecord>,
+    status: ConsumeStatus,
+    attempts: u32,
+    now: DateTime<Utc>,
+) -> Consumption {
+    Consumption {
+        consumer: consumer.to_owned(),
+        event_id: event.event_id.clone(),
+        event_type: event.event_type.clone(),
+        aggregate: event.aggregate.clone(),
+        aggregate_seq: event.aggregate_seq,
+        expected: record.map_or(Expected::Absent, |record| Expected::At(record.status, record.attempts)),
+        status,
+        attempts,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: record.and_then(|record| record.error_message.clone()),
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: hash(&event.payload),
+        trace_id: event.trace_id().to_owned(),
+        cost_ms: 0,
+        consume_time: now,
     }
 }
 
@@ -229,13 +240,6 @@ pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> Aggre
     let tenant =
         message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
     AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id }
-}
-
-/// The event with its typed payload; a row that is none is unrecoverable.
-fn typed(row: &OutboxRow) -> Result<Event, HandlerError> {
-    let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
-    let body = envelope.body().map_err(|error| HandlerError::Unrecoverable(error.to_string()))?;
-    Ok(Event { row: row.clone(), body })
 }
 
 /// SHA-256, hexadecimal.

@@ -19,26 +19,59 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::{EventBody, EventType};
+use handover_domain::{EnvelopeError, EventBody};
+use serde::de::DeserializeOwned;
 
 use crate::App;
 use crate::ports::{OutboxRow, StoreError, UnitOfWork};
+use crate::relay::envelope_of;
 use crate::topology::{
     CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, STATUS_SYNC_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE,
 };
 
+pub(crate) use answered::answered;
 pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
+pub(crate) use dead_letters::to_be_tried;
 pub use handlers::{Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks};
 
-/// An event as a handler gets it: the outbox row and its typed payload.
+/// An event as a handler gets it: the outbox row and its payload.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// The row. The truth about the event.
     pub row: OutboxRow,
-    /// The payload.
-    pub body: EventBody,
+    body: Option<EventBody>,
+}
+
+impl Event {
+    /// The event of a row. A row of the marketplace's own types whose payload is none is unrecoverable.
+    pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
+        let unrecoverable = |why: String| HandlerError::Unrecoverable(why);
+        let envelope = envelope_of(row).map_err(unrecoverable)?;
+        let body = match envelope.body() {
+            Ok(body) => Some(body),
+            // A type of somebody else's: its handler reads the payload.
+            Err(EnvelopeError::UnknownType { .. }) => None,
+            Err(error) => return Err(unrecoverable(error.to_string())),
+        };
+        Ok(Event { row: row.clone(), body })
+    }
+
+    /// The payload of one of the marketplace's own types; any other event is not for the handler that asks.
+    pub fn body(&self) -> Result<&EventBody, HandlerError> {
+        self.body.as_ref().ok_or_else(|| untaken(self))
+    }
+
+    /// The payload as a type of the handler's own; one that does not fit is unrecoverable.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
+        serde_json::from_str(&self.row.payload).map_err(|error| {
+            HandlerError::Unrecoverable(format!(
+                "the payload of {} does not fit: {error}",
+                self.row.event_type
+            ))
+        })
+    }
 }
 
 /// What a handler did with one event.
@@ -78,7 +111,7 @@ pub trait Handler: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// The types it takes; events of other types on its queue are unrecoverable.
-    fn takes(&self) -> &'static [EventType];
+    fn takes(&self) -> &'static [&'static str];
 
     /// How long its events are on their way on purpose (a delay queue), before they can count as lost.
     fn delay(&self) -> Duration {

@@ -49,14 +49,28 @@ pub struct Message {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outgoing {
     event_id: EventId,
-    routing_key: String,
+    route: Route,
     message: Message,
 }
 
+/// Which way a message goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// Through the topic exchange, with this routing key.
+    Topic(String),
+    /// To this queue alone, past every binding: a replayed dead letter.
+    Queue(String),
+}
+
 impl Outgoing {
-    /// A message to be published to the exchange with this key.
+    /// A message to be published to the topic exchange with this key.
     pub fn new(event_id: EventId, routing_key: String, message: Message) -> Outgoing {
-        Outgoing { event_id, routing_key, message }
+        Outgoing { event_id, route: Route::Topic(routing_key), message }
+    }
+
+    /// A message for one queue alone.
+    pub fn to_queue(event_id: EventId, queue: String, message: Message) -> Outgoing {
+        Outgoing { event_id, route: Route::Queue(queue), message }
     }
 
     /// The event it carries.
@@ -64,9 +78,9 @@ impl Outgoing {
         &self.event_id
     }
 
-    /// The key it is routed by.
-    pub fn routing_key(&self) -> &str {
-        &self.routing_key
+    /// Which way it goes.
+    pub fn route(&self) -> &Route {
+        &self.route
     }
 
     /// The message.
@@ -198,6 +212,7 @@ pub trait Broker: Send + Sync {
     ///
     /// - `Confirmed` MUST mean: durably in every bound queue, and routed to at least one.
     /// - A message that no queue takes MUST be `Returned`, and only that message.
+    /// - One for [`Route::Queue`] MUST enter that queue and no other, whatever is bound; `Returned` if there is none.
     /// - `Err` MUST mean that nothing is known of any of them (as if all were `Unknown`).
     /// - Messages of one window MUST enter a queue in their order.
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError>;

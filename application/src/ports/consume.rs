@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, ConsumeStatus, EventId, EventType};
+use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
-use super::{OutboxRow, StoreError};
+use super::{Numbered, OutboxRow, StoreError};
 
 /// A row of the consume log, as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +71,57 @@ pub struct Consumption {
     pub consume_time: DateTime<Utc>,
 }
 
+/// A row of the consume log, whole, as a person looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consumed {
+    /// The consumer.
+    pub consumer: String,
+    /// The event.
+    pub event_id: EventId,
+    /// Its type.
+    pub event_type: String,
+    /// What it is about.
+    pub aggregate: AggregateRef,
+    /// Its place in the order of the aggregate.
+    pub aggregate_seq: i64,
+    /// Where it stands.
+    pub record: ConsumeRecord,
+    /// The key under which the effect is idempotent, if it has one.
+    pub idempotency_key: Option<String>,
+    /// What the handler says it did.
+    pub consume_result: Option<String>,
+    /// SHA-256 of the payload, hexadecimal.
+    pub payload_hash: String,
+    /// The trace of the event.
+    pub trace_id: String,
+    /// How long the attempt took, in milliseconds.
+    pub cost_ms: i64,
+}
+
+/// Which rows of the consume log a person wants to see; `None` is any.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConsumedFilter {
+    /// Of which tenant.
+    pub tenant: Option<TenantId>,
+    /// Of which event.
+    pub event_id: Option<EventId>,
+    /// Of which consumer.
+    pub consumer: Option<String>,
+    /// In which state.
+    pub status: Option<ConsumeStatus>,
+}
+
+/// How many events stand where at one consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumeCount {
+    /// The consumer.
+    pub consumer: String,
+    /// The state.
+    pub status: ConsumeStatus,
+    /// How many.
+    pub events: u64,
+}
+
 /// An event that a consumer takes and has not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unapplied {
@@ -105,7 +156,7 @@ pub trait ConsumeQueries: Send {
     async fn unapplied(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
@@ -125,12 +176,26 @@ pub trait ConsumeQueries: Send {
     async fn unseen(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// At most `limit` rows numbered below `before`, greatest number first.
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError>;
+
+    /// Every row of these events, in the order in which they were first written.
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError>;
+
+    /// Counts the rows of a tenant (`None`: of all), by consumer, then status, in order of names.
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError>;
 
     /// The consumer's subscription, if it ever subscribed.
     async fn consumer_subscription(

@@ -4,17 +4,44 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_domain::TenantId;
 
-use super::StoreError;
+use super::{Changed, Numbered, StoreError};
 
 /// Where a dead letter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadLetterStatus {
     /// A person has to decide.
     Open,
-    /// Sent again to the consumer it died at.
+    /// On its way back to the consumer it died at; stays so if the process ends before the broker confirms.
+    Replaying,
+    /// The broker confirmed that it is back at the consumer it died at.
     Replayed,
     /// Given up by a person.
     Discarded,
+}
+
+impl DeadLetterStatus {
+    /// Every status.
+    pub const ALL: &'static [DeadLetterStatus] = &[
+        DeadLetterStatus::Open,
+        DeadLetterStatus::Replaying,
+        DeadLetterStatus::Replayed,
+        DeadLetterStatus::Discarded,
+    ];
+
+    /// Its name in columns and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DeadLetterStatus::Open => "OPEN",
+            DeadLetterStatus::Replaying => "REPLAYING",
+            DeadLetterStatus::Replayed => "REPLAYED",
+            DeadLetterStatus::Discarded => "DISCARDED",
+        }
+    }
+
+    /// The status of that name.
+    pub fn named(name: &str) -> Option<DeadLetterStatus> {
+        DeadLetterStatus::ALL.iter().copied().find(|status| status.as_str() == name)
+    }
 }
 
 /// A message that died at a queue.
@@ -38,6 +65,40 @@ pub struct DeadLetter {
     pub died_at: DateTime<Utc>,
     /// What has become of it.
     pub status: DeadLetterStatus,
+    /// When a person last decided about it.
+    pub decided_at: Option<DateTime<Utc>>,
+    /// What that person said.
+    pub note: Option<String>,
+}
+
+/// Which dead letters a person wants to see; `None` is any.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeadLetterFilter {
+    /// Of which tenant.
+    pub tenant: Option<TenantId>,
+    /// Died at which queue.
+    pub queue: Option<String>,
+    /// Of which event type.
+    pub event_type: Option<String>,
+    /// In which status.
+    pub status: Option<DeadLetterStatus>,
+}
+
+/// What a person decided about a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The queue at which it died.
+    pub queue: String,
+    /// Its key there.
+    pub key: String,
+    /// Where it has to stand for the decision to hold.
+    pub from: Vec<DeadLetterStatus>,
+    /// Where it stands then.
+    pub to: DeadLetterStatus,
+    /// What the person says; `None` leaves what was said before.
+    pub note: Option<String>,
+    /// When.
+    pub at: DateTime<Utc>,
 }
 
 /// Reads dead letters.
@@ -46,14 +107,30 @@ pub trait DeadLetterQueries: Send {
     /// One dead letter.
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError>;
 
-    /// At most `limit` dead letters of a queue (`None`: of all) in the order in which they were first parked.
-    async fn dead_letters(&mut self, queue: Option<&str>, limit: u32) -> Result<Vec<DeadLetter>, StoreError>;
+    /// At most `limit` dead letters numbered below `before`, greatest number first: the last parked comes first. One
+    /// that is opened again keeps its number.
+    async fn dead_letters_page(
+        &mut self,
+        filter: &DeadLetterFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError>;
+
+    /// The dead letters under these keys, at whatever queue, in the order in which they were first parked.
+    async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError>;
+
+    /// How many dead letters of a tenant (`None`: of all) are `Open` or `Replaying`.
+    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError>;
 }
 
 /// Writes dead letters.
 #[async_trait]
 pub trait DeadLetterRepo: Send {
     /// Parks dead letters. One that is already `Open` under its queue and key MUST stay as it is;
-    /// one that was replayed or discarded is opened again with the new reason and time.
+    /// one that is being replayed, was replayed or discarded is opened again with the new reason and time, and keeps
+    /// what was decided before.
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError>;
+
+    /// Carries out a decision if the letter stands where it says: one conditional write.
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError>;
 }

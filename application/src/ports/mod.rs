@@ -3,6 +3,7 @@
 //! A store is one trait to begin with and many small ones to work with: a unit of work *is* the repositories,
 //! and a function asks for the one it needs (`&mut dyn OutboxRepo`).
 
+mod audit;
 mod broker;
 mod clock;
 mod consume;
@@ -17,16 +18,20 @@ mod payments;
 mod products;
 mod store;
 
+pub use audit::{AuditEntry, AuditQueries, AuditRepo};
 pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
-    Requeue, Subscription,
+    Requeue, Route, Subscription,
 };
 pub use clock::{Chance, Clock};
 pub use consume::{
-    ConsumeLog, ConsumeQueries, ConsumeRecord, ConsumerSubscription, Consumption, Expected, Unapplied,
+    ConsumeCount, ConsumeLog, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription,
+    Consumption, Expected, Unapplied,
 };
 pub use credit::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
-pub use dead_letters::{DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus};
+pub use dead_letters::{
+    DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
+};
 pub use effects::{
     EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
     ShipmentTask,
@@ -35,8 +40,9 @@ pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, Parti
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use outbox::{
-    EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
+    Blocked, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter, OutboxQueries,
+    OutboxRepo, OutboxRow, Redrive,
 };
 pub use payments::{PaymentQueries, PaymentRepo};
 pub use products::{ProductQueries, ProductRepo};
-pub use store::{Changed, Store, StoreError, UnitOfWork, View};
+pub use store::{AsAny, Changed, Store, StoreError, UnitOfWork, View};

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_domain::{AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId};
 
-use super::{Confirmed, PartitionHold, StoreError};
+use super::{Confirmed, Numbered, PartitionHold, StoreError};
 
 /// Who and what caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,6 +73,8 @@ pub struct OutboxRow {
     pub update_time: DateTime<Utc>,
     /// When the broker confirmed it.
     pub sent_time: Option<DateTime<Utc>>,
+    /// When a person let later events of the aggregate pass this one, which is `FAILED`.
+    pub released_time: Option<DateTime<Utc>>,
 }
 
 impl OutboxRow {
@@ -119,6 +121,47 @@ pub struct OutboxFilter {
     pub to: Option<DateTime<Utc>>,
 }
 
+/// A row that a person wants published again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redrive {
+    /// The event.
+    pub event_id: EventId,
+    /// When it is due.
+    pub due: DateTime<Utc>,
+}
+
+/// An aggregate whose later events are held by `FAILED` ones that nobody released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The aggregate.
+    pub aggregate: AggregateRef,
+    /// Its first `FAILED` event that nobody released.
+    pub event_id: EventId,
+    /// The type of that event.
+    pub event_type: String,
+    /// Why that event failed.
+    pub last_error: Option<String>,
+    /// When that event was given up (`update_time`).
+    pub since: DateTime<Utc>,
+    /// How many `NEW` and `RETRY` events of the aggregate, later in its order, wait behind it.
+    pub held: u64,
+}
+
+/// How many rows of the outbox are in each status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutboxCounts {
+    /// Not published yet.
+    pub new: u64,
+    /// To be published again.
+    pub retry: u64,
+    /// Confirmed.
+    pub sent: u64,
+    /// Given up.
+    pub failed: u64,
+    /// When the oldest `NEW` or `RETRY` event happened (`create_time`).
+    pub oldest_pending: Option<DateTime<Utc>>,
+}
+
 /// A publish that did not end in a confirm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedPublish {
@@ -139,7 +182,7 @@ pub struct FailedPublish {
 pub trait OutboxQueries: Send {
     /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
     /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, pending row of the same aggregate that is
-    /// not due (under [`OnFailed::Hold`]: no earlier `FAILED` one either). `ORDER_TIMEOUT` neither holds nor is held.
+    /// not due (under [`OnFailed::Hold`]: no earlier `FAILED` one that nobody released either). `ORDER_TIMEOUT` neither holds nor is held.
     /// A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
     /// without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
     async fn outbox_due(
@@ -167,6 +210,22 @@ pub trait OutboxQueries: Send {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// Every row about these aggregates, ordered by aggregate, `aggregate_seq` and id.
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// At most `limit` blocked aggregates of a tenant (`None`: of all), each numbered by the id of its first `FAILED`
+    /// ordered row that nobody released, numbers below `before`, greatest first. One without later pending events is
+    /// blocked as well: whatever comes next would be held.
+    async fn blocked_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
+
+    /// Counts the rows of a tenant (`None`: of all).
+    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;
 }
 
 /// Writes the outbox.
@@ -187,4 +246,13 @@ pub trait OutboxRepo: Send {
 
     /// Moves rows to `RETRY` or `FAILED`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
+
+    /// Moves rows to `RETRY`, due at the time given, with no attempt counted, no `sent_time` and no `released_time`;
+    /// `last_error` stays. Only rows that are `SENT` or `FAILED` MUST move; tells how many did. MUST wake the relay as
+    /// `append` does.
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError>;
+
+    /// Lets later events of the aggregate pass its ordered `FAILED` ones for good (`released_time`); tells how many of
+    /// them were released just now. MUST wake the relay as `append` does.
+    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError>;
 }

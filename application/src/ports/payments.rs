@@ -17,6 +17,9 @@ pub trait PaymentQueries: Send {
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError>;
+
+    /// Every payment of the order, in order of ids.
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError>;
 }
 
 /// Writes payments.

@@ -1,11 +1,14 @@
 //! The store: where everything that must survive is kept.
 
+use std::any::Any;
+
 use async_trait::async_trait;
 
 use super::{
-    ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo, DeadLetterQueries, DeadLetterRepo, EffectQueries,
-    EffectRepo, IdBlocks, LeaseQueries, LeaseRepo, NotificationQueries, NotificationRepo, OrderQueries,
-    OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo, ProductQueries, ProductRepo,
+    AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo, DeadLetterQueries,
+    DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries, LeaseRepo, NotificationQueries,
+    NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo,
+    ProductQueries, ProductRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -95,6 +98,7 @@ pub trait View:
     + NotificationQueries
     + CreditQueries
     + LeaseQueries
+    + AuditQueries
     + Send
 {
 }
@@ -110,8 +114,21 @@ impl<T> View for T where
         + NotificationQueries
         + CreditQueries
         + LeaseQueries
+        + AuditQueries
         + Send
 {
+}
+
+/// What an adapter finds its own unit again by, behind the port: for what the port does not offer.
+pub trait AsAny {
+    /// The value itself, to be downcast.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Any> AsAny for T {
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
 }
 
 /// One transaction. The unit of work is the repositories; dropping it undoes everything.
@@ -128,7 +145,9 @@ pub trait UnitOfWork:
     + NotificationRepo
     + CreditRepo
     + LeaseRepo
+    + AuditRepo
     + IdBlocks
+    + AsAny
 {
     /// Makes everything visible and durable, or nothing.
     ///

@@ -1,11 +1,11 @@
 //! From an outbox row to the message that carries it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use handover_domain::{Envelope, EventType};
 use serde_json::Value;
 
+use crate::App;
 use crate::ports::{Message, OutboxRow, Outgoing};
 use crate::topology::timeout_delay_key;
 
@@ -28,25 +28,19 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
 }
 
 /// The message of a row and the key it is routed by now; the error says why it cannot be sent.
-pub(super) fn outgoing(row: &OutboxRow, timeout: Duration) -> Result<Outgoing, String> {
-    let event_type: EventType = row
-        .event_type
-        .parse()
-        .map_err(|_| format!("{}: {}", crate::texts::UNSUPPORTED_TYPE, row.event_type))?;
+pub(super) fn outgoing(app: &App, row: &OutboxRow) -> Result<Outgoing, String> {
+    let routing_key = routing_key(app, &row.event_type)?;
+    Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row)?))
+}
+
+/// The message of a row for one queue alone, past every binding: a replay.
+pub(crate) fn outgoing_to(queue: &str, row: &OutboxRow) -> Result<Outgoing, String> {
+    Ok(Outgoing::to_queue(row.event_id.clone(), queue.to_owned(), message_of(row)?))
+}
+
+/// The message that carries a row; the error says why there is none.
+fn message_of(row: &OutboxRow) -> Result<Message, String> {
     let envelope = envelope_of(row)?;
-    let routing_key = match event_type {
-        EventType::OrderTimeout => timeout_delay_key(timeout),
-        EventType::OrderCreated
-        | EventType::OrderPaid
-        | EventType::OrderStatusChanged
-        | EventType::OrderCancelled
-        | EventType::OrderRefunded
-        | EventType::PaymentSucceeded
-        | EventType::PaymentFailed
-        | EventType::RefundSucceeded
-        | EventType::RefundFailed
-        | EventType::InvoiceGenerated => event_type.routing_key().to_owned(),
-    };
     let mut headers = BTreeMap::from([
         ("tenantId".to_owned(), row.aggregate.tenant.to_string()),
         ("aggregateType".to_owned(), row.aggregate.kind.clone()),
@@ -55,12 +49,23 @@ pub(super) fn outgoing(row: &OutboxRow, timeout: Duration) -> Result<Outgoing, S
     if let Some(traceparent) = &row.metadata.traceparent {
         headers.insert("traceparent".to_owned(), traceparent.clone());
     }
-    let message = Message {
+    Ok(Message {
         message_id: Some(row.event_id.as_str().to_owned()),
         kind: Some(row.event_type.clone()),
         correlation_id: Some(row.trace_id().to_owned()),
         headers,
         body: envelope.to_json(),
-    };
-    Ok(Outgoing::new(row.event_id.clone(), routing_key, message))
+    })
+}
+
+fn routing_key(app: &App, event_type: &str) -> Result<String, String> {
+    match event_type.parse::<EventType>() {
+        Ok(EventType::OrderTimeout) => Ok(timeout_delay_key(app.rules.pending_timeout)),
+        Ok(known) => Ok(known.routing_key().to_owned()),
+        Err(_) => app
+            .extensions
+            .routing_key(event_type)
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{}: {event_type}", crate::texts::UNSUPPORTED_TYPE)),
+    }
 }

@@ -30,8 +30,8 @@ async fn left_by(order: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
             continue;
         }
         for at in order {
-            let event = Event { row: rows[at].clone(), body: bodies[at].clone() };
-            if subscriber.handler.takes().contains(&event.body.event_type()) {
+            let event = Event::of(&rows[at]).unwrap();
+            if subscriber.handler.takes().contains(&event.row.event_type.as_str()) {
                 let mut unit = process.app.tx.store.begin().await.unwrap();
                 subscriber.handler.apply(unit.as_mut(), &[event]).await.unwrap();
                 unit.commit().await.unwrap();

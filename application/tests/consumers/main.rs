@@ -8,6 +8,7 @@ mod support;
 mod attempts;
 mod carriers;
 mod crashes;
+mod extensions;
 mod late;
 mod order;
 mod scripted;

@@ -80,8 +80,8 @@ impl Handler for Scripted {
         NAME
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[EventType::OrderStatusChanged]
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderStatusChanged.as_str()] }
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {

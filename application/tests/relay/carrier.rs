@@ -67,7 +67,9 @@ impl Windows {
         let publication = |outgoing: &Outgoing| Publication {
             at: Instant::now(),
             id: outgoing.event_id().to_string(),
-            key: outgoing.routing_key().to_owned(),
+            key: match outgoing.route() {
+                Route::Topic(key) | Route::Queue(key) => key.clone(),
+            },
             message: outgoing.message().clone(),
         };
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -144,6 +144,7 @@ passes_on!(OrderRepo {
 passes_on!(PaymentQueries {
     fn payment_by_id(id: PaymentId) -> Option<Payment>;
     fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
+    fn payments_of(tenant: TenantId, order: OrderId) -> Vec<Payment>;
 });
 passes_on!(PaymentRepo {
     fn insert_payment(payment: &Payment) -> ();
@@ -154,19 +155,27 @@ passes_on!(OutboxQueries {
     fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
     fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
     fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
+    fn blocked_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
+    fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 });
 passes_on!(OutboxRepo {
     fn append(events: &[NewEvent]) -> ();
     fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet;
     fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64;
     fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64;
+    fn redrive(rows: &[Redrive], now: DateTime<Utc>) -> u64;
+    fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64;
 });
 passes_on!(ConsumeQueries {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
-    fn unapplied(consumer: &str, types: &[EventType], since: DateTime<Utc>, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
+    fn unapplied(consumer: &str, types: &[&str], since: DateTime<Utc>, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
     fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
-    fn unseen(consumer: &str, types: &[EventType], since: DateTime<Utc>, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>;
+    fn unseen(consumer: &str, types: &[&str], since: DateTime<Utc>, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>;
     fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
+    fn consumed_page(filter: &ConsumedFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<Consumed>>;
+    fn consumed_of(events: &[EventId]) -> Vec<Consumed>;
+    fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
 });
 passes_on!(ConsumeLog {
     fn record(consumptions: &[Consumption]) -> ();
@@ -175,7 +184,9 @@ passes_on!(ConsumeLog {
 });
 passes_on!(DeadLetterQueries {
     fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
-    fn dead_letters(queue: Option<&str>, limit: u32) -> Vec<DeadLetter>;
+    fn dead_letters_page(filter: &DeadLetterFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<DeadLetter>>;
+    fn dead_letters_of(keys: &[String]) -> Vec<DeadLetter>;
+    fn undecided_dead_letters(tenant: Option<TenantId>) -> u64;
 });
 #[async_trait]
 impl DeadLetterRepo for FaultyUnit {
@@ -186,7 +197,17 @@ impl DeadLetterRepo for FaultyUnit {
         }
         self.inner.park(letters).await
     }
+
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
+        self.inner.decide(decision).await
+    }
 }
+passes_on!(AuditQueries {
+    fn audit_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
+});
+passes_on!(AuditRepo {
+    fn audit(entry: &AuditEntry) -> ();
+});
 passes_on!(EffectQueries {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
     fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;

@@ -165,7 +165,9 @@ impl World {
     }
 
     pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
-        self.view().await.dead_letters(None, 1_000).await.unwrap()
+        let filter = DeadLetterFilter::default();
+        let newest_first = self.view().await.dead_letters_page(&filter, None, 1_000).await.unwrap();
+        newest_first.into_iter().rev().map(|letter| letter.effect).collect()
     }
 
     /// Puts the message of an outbox row into a queue, as the relay and the broker would.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
+    BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue, Route,
 };
 
 use super::queue::{Queue, Stored};
@@ -87,8 +87,11 @@ impl State {
             self.nacks_left -= 1;
             return outgoing.nacked("the broker could not take it");
         }
-        let routed =
-            self.route(outgoing.routing_key(), Stored::new(Arc::new(outgoing.message().clone())), now);
+        let stored = Stored::new(Arc::new(outgoing.message().clone()));
+        let routed = match outgoing.route() {
+            Route::Topic(key) => self.route(key, stored, now),
+            Route::Queue(name) => self.enter(name, stored, now),
+        };
         if routed { outgoing.confirmed() } else { outgoing.returned("312 NO_ROUTE") }
     }
 

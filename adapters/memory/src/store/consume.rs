@@ -1,14 +1,15 @@
 //! The consume log.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    ConsumeLog, ConsumeQueries, ConsumeRecord, ConsumerSubscription, Consumption, Expected, OutboxRow,
-    StoreError, Unapplied,
+    ConsumeCount, ConsumeLog, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription,
+    Consumption, Expected, Numbered, OutboxRow, StoreError, Unapplied,
 };
-use handover_domain::{AggregateRef, ConsumeStatus, EventId, EventType};
+use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::locks::Lock;
 use super::outbox_index::{of_aggregate, sent_between};
@@ -23,10 +24,13 @@ pub(super) struct ConsumptionRow {
     pub(super) is: Consumption,
 }
 
-/// Rows that are not settled, by consumer: when they last changed, in which order they were inserted, of which event.
 #[derive(Default)]
 pub(super) struct ConsumptionIndex {
+    /// Rows that are not settled, by consumer: when they last changed, in which order they were inserted, of which
+    /// event.
     open: BTreeMap<String, BTreeSet<(DateTime<Utc>, i64, EventId)>>,
+    by_id: BTreeMap<i64, (String, EventId)>,
+    by_event: BTreeMap<EventId, BTreeSet<i64>>,
 }
 
 impl ConsumptionRow {
@@ -44,6 +48,8 @@ impl Row for ConsumptionRow {
     }
 
     fn enter(&self, index: &mut ConsumptionIndex) {
+        index.by_id.insert(self.id, self.key());
+        index.by_event.entry(self.is.event_id.clone()).or_default().insert(self.id);
         if self.is.status.is_settled() {
             return;
         }
@@ -58,6 +64,7 @@ impl Row for ConsumptionRow {
     }
 
     fn leave(&self, index: &mut ConsumptionIndex) {
+        // Id, consumer and event of a row never change, and `enter` overwrites their entries.
         if let Some(open) = index.open.get_mut(&self.is.consumer) {
             open.remove(&self.entry());
         }
@@ -90,12 +97,35 @@ fn record_of(row: &ConsumptionRow) -> ConsumeRecord {
     }
 }
 
+fn consumed(row: &ConsumptionRow) -> Consumed {
+    Consumed {
+        consumer: row.is.consumer.clone(),
+        event_id: row.is.event_id.clone(),
+        event_type: row.is.event_type.clone(),
+        aggregate: row.is.aggregate.clone(),
+        aggregate_seq: row.is.aggregate_seq,
+        record: record_of(row),
+        idempotency_key: row.is.idempotency_key.clone(),
+        consume_result: row.is.consume_result.clone(),
+        payload_hash: row.is.payload_hash.clone(),
+        trace_id: row.is.trace_id.clone(),
+        cost_ms: row.is.cost_ms,
+    }
+}
+
+fn passes(filter: &ConsumedFilter, row: &Consumption) -> bool {
+    filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
+        && filter.event_id.as_ref().is_none_or(|event| row.event_id == *event)
+        && filter.consumer.as_ref().is_none_or(|consumer| row.consumer == *consumer)
+        && filter.status.is_none_or(|status| row.status == status)
+}
+
 fn find<'s>(statement: &'s Statement<'_>, consumer: &str, event: &EventId) -> Option<&'s ConsumptionRow> {
     statement.consumptions().get(&(consumer.to_owned(), event.clone()))
 }
 
-fn takes(types: &[EventType], since: DateTime<Utc>, row: &OutboxRow) -> bool {
-    row.create_time >= since && types.iter().any(|event_type| event_type.as_str() == row.event_type)
+fn takes(types: &[&str], since: DateTime<Utc>, row: &OutboxRow) -> bool {
+    row.create_time >= since && types.contains(&row.event_type.as_str())
 }
 
 /// Whether nobody may come back for it.
@@ -122,7 +152,7 @@ impl ConsumeQueries for MemoryUnit {
     async fn unapplied(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
@@ -166,7 +196,7 @@ impl ConsumeQueries for MemoryUnit {
     async fn unseen(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
@@ -179,6 +209,60 @@ impl ConsumeQueries for MemoryUnit {
                 .take(limited(limit))
                 .cloned()
                 .collect()
+        })
+        .await
+    }
+
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
+        self.read(|statement| {
+            let rows = statement.consumptions();
+            let newest_first = rows.select(|table| {
+                let ids = table.index.by_id.range(..before.unwrap_or(i64::MAX)).rev();
+                ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
+            });
+            newest_first
+                .filter(|row| passes(filter, &row.is))
+                .take(limited(limit))
+                .map(|row| Numbered { id: row.id, effect: consumed(row) })
+                .collect()
+        })
+        .await
+    }
+
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
+        self.read(|statement| {
+            let rows = statement.consumptions();
+            let in_order = rows.select(|table| {
+                let of = |event: &EventId| table.index.by_event.get(event).into_iter().flatten().copied();
+                let ids: BTreeSet<i64> = events.iter().flat_map(of).collect();
+                ids.into_iter().filter_map(|id| Some((id, table.get(table.index.by_id.get(&id)?)?)))
+            });
+            in_order.map(consumed).collect()
+        })
+        .await
+    }
+
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+        self.read(|statement| {
+            let rows = statement.consumptions();
+            let counted =
+                rows.all().filter(|row| tenant.is_none_or(|tenant| row.is.aggregate.tenant == tenant));
+            let mut counts: BTreeMap<(&str, &str), ConsumeCount> = BTreeMap::new();
+            for row in counted {
+                let (consumer, status) = (row.is.consumer.as_str(), row.is.status);
+                let count = counts.entry((consumer, status.as_str())).or_insert_with(|| ConsumeCount {
+                    consumer: consumer.to_owned(),
+                    status,
+                    events: 0,
+                });
+                count.events += 1;
+            }
+            counts.into_values().collect()
         })
         .await
     }

@@ -1,11 +1,14 @@
 //! Dead letters.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, StoreError,
+    Changed, DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
+    Numbered, StoreError,
 };
+use handover_domain::TenantId;
 
 use super::limited;
 use super::locks::Lock;
@@ -48,21 +51,60 @@ impl DeadLetterQueries for MemoryUnit {
         self.read(|statement| statement.dead_letters().get(&key).map(|row| row.letter.clone())).await
     }
 
-    async fn dead_letters(&mut self, queue: Option<&str>, limit: u32) -> Result<Vec<DeadLetter>, StoreError> {
+    async fn dead_letters_page(
+        &mut self,
+        filter: &DeadLetterFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        self.read(|statement| {
+            let letters = statement.dead_letters();
+            let newest_first = letters.select(|table| {
+                let ids = table.index.by_id.range(..before.unwrap_or(i64::MAX)).rev();
+                ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
+            });
+            newest_first
+                .filter(|row| passes(filter, &row.letter))
+                .take(limited(limit))
+                .map(|row| Numbered { id: row.id, effect: row.letter.clone() })
+                .collect()
+        })
+        .await
+    }
+
+    async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
         self.read(|statement| {
             let letters = statement.dead_letters();
             let in_order = letters.select(|table| {
                 table.index.by_id.iter().filter_map(|(id, key)| Some((*id, table.get(key)?)))
             });
-            in_order
-                .map(|row| &row.letter)
-                .filter(|letter| queue.is_none_or(|queue| letter.queue == queue))
-                .take(limited(limit))
-                .cloned()
-                .collect()
+            in_order.map(|row| &row.letter).filter(|letter| keys.contains(&letter.key)).cloned().collect()
         })
         .await
     }
+
+    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
+        self.read(|statement| {
+            let letters = statement.dead_letters();
+            let undecided = letters
+                .all()
+                .map(|row| &row.letter)
+                .filter(|letter| tenant.is_none_or(|tenant| letter.tenant == tenant))
+                .filter(|letter| match letter.status {
+                    DeadLetterStatus::Open | DeadLetterStatus::Replaying => true,
+                    DeadLetterStatus::Replayed | DeadLetterStatus::Discarded => false,
+                });
+            undecided.fold(0, |count, _| count + 1)
+        })
+        .await
+    }
+}
+
+fn passes(filter: &DeadLetterFilter, letter: &DeadLetter) -> bool {
+    filter.tenant.is_none_or(|tenant| letter.tenant == tenant)
+        && filter.queue.as_ref().is_none_or(|queue| letter.queue == *queue)
+        && (filter.event_type.is_none() || letter.event_type == filter.event_type)
+        && filter.status.is_none_or(|status| letter.status == status)
 }
 
 #[async_trait]
@@ -77,14 +119,15 @@ impl DeadLetterRepo for MemoryUnit {
                 let row = match parked {
                     None => {
                         let id = next(&mut statement.sequences.dead_letters);
-                        DeadLetterRow {
-                            id,
-                            letter: DeadLetter { status: DeadLetterStatus::Open, ..letter.clone() },
-                        }
+                        let status = DeadLetterStatus::Open;
+                        let letter = DeadLetter { status, decided_at: None, note: None, ..letter.clone() };
+                        DeadLetterRow { id, letter }
                     }
                     Some(mut row) => match row.letter.status {
                         DeadLetterStatus::Open => continue,
-                        DeadLetterStatus::Replayed | DeadLetterStatus::Discarded => {
+                        DeadLetterStatus::Replaying
+                        | DeadLetterStatus::Replayed
+                        | DeadLetterStatus::Discarded => {
                             row.letter.status = DeadLetterStatus::Open;
                             row.letter.reason.clone_from(&letter.reason);
                             row.letter.died_at = letter.died_at;
@@ -95,6 +138,22 @@ impl DeadLetterRepo for MemoryUnit {
                 statement.own.dead_letters.put(row);
             }
             Ok(())
+        })
+        .await
+    }
+
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
+        let key = (decision.queue.clone(), decision.key.clone());
+        self.write(vec![Lock::DeadLetter(key.0.clone(), key.1.clone())], |statement| {
+            let letter = statement.dead_letters().get(&key).cloned();
+            let Some(mut row) = letter.filter(|row| decision.from.contains(&row.letter.status)) else {
+                return Ok(Changed::None);
+            };
+            row.letter.status = decision.to;
+            row.letter.decided_at = Some(decision.at);
+            row.letter.note = decision.note.clone().or(row.letter.note);
+            statement.own.dead_letters.put(row);
+            Ok(Changed::One)
         })
         .await
     }

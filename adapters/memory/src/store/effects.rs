@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use async_trait::async_trait;
 use handover_application::ports::{
@@ -14,7 +13,7 @@ use handover_domain::{OrderId, ProductId, TenantId, UserId};
 use super::limited;
 use super::locks::Lock;
 use super::statement::next;
-use super::tables::{Row, Table};
+use super::tables::{Row, Table, rows_below};
 use super::unit::MemoryUnit;
 
 /// The order by which effects are found.
@@ -63,15 +62,6 @@ pub(super) fn of_order<E: OfOrder>(
 ) -> impl Iterator<Item = (i64, &Numbered<E>)> {
     let ids = table.index.0.get(&order).into_iter().flatten();
     ids.filter_map(|id| Some((*id, table.get(id)?)))
-}
-
-/// The effects numbered below a bound, greatest number first: what a page shows.
-pub(super) fn below<E: OfOrder>(
-    table: &Table<Numbered<E>>,
-    before: Option<i64>,
-) -> impl Iterator<Item = (i64, &Numbered<E>)> {
-    let upper = before.map_or(Bound::Unbounded, Bound::Excluded);
-    table.rows().range((Bound::Unbounded, upper)).rev().map(|(id, row)| (*id, row))
 }
 
 /// A product in its seller's listing.
@@ -167,7 +157,8 @@ impl EffectQueries for MemoryUnit {
         };
         self.read(|statement| {
             let tasks = statement.shipments();
-            let newest_first = tasks.select(|table| below(table, before).map(|(id, row)| (Reverse(id), row)));
+            let newest_first =
+                tasks.select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
             let own = newest_first.filter(|row| (row.effect.tenant, party(&row.effect)) == (tenant, user));
             own.take(limited(limit)).cloned().collect()
         })

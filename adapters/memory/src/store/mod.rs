@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** row ids are taken at the insert and seen at the commit; the order of commits is not that of ids.
 
+mod audit;
 mod consume;
 mod credit;
 mod dead_letters;
@@ -15,6 +16,7 @@ mod locks;
 mod notifications;
 mod orders;
 mod outbox;
+mod outbox_due;
 mod outbox_index;
 mod payments;
 mod products;

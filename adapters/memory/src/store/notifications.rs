@@ -8,9 +8,10 @@ use handover_application::ports::{
 };
 use handover_domain::{OrderId, TenantId, UserId};
 
-use super::effects::{OfOrder, below, of_order};
+use super::effects::{OfOrder, of_order};
 use super::limited;
 use super::statement::next;
+use super::tables::rows_below;
 use super::unit::MemoryUnit;
 
 impl OfOrder for Notification {
@@ -42,7 +43,8 @@ impl NotificationQueries for MemoryUnit {
     ) -> Result<Vec<Numbered<Notification>>, StoreError> {
         self.read(|statement| {
             let rows = statement.notifications();
-            let newest_first = rows.select(|table| below(table, before).map(|(id, row)| (Reverse(id), row)));
+            let newest_first =
+                rows.select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
             let own =
                 newest_first.filter(|row| (row.effect.tenant, row.effect.recipient) == (tenant, recipient));
             own.take(limited(limit)).cloned().collect()

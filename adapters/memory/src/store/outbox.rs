@@ -1,64 +1,22 @@
 //! The outbox: what may be published, and how far each row has come.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Confirmed, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow,
-    PartitionHold, RelayId, StoreError,
+    Blocked, Confirmed, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts, OutboxFilter,
+    OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RelayId, StoreError,
 };
-use handover_domain::{AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet};
+use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 
 use super::leases::still_held;
 use super::locks::Lock;
+use super::outbox_due::{blocked, blocks, due};
 use super::outbox_index::{of_aggregate, of_event};
 use super::statement::{Statement, next};
 use super::unit::MemoryUnit;
 use super::{conflict, limited};
-
-fn is_ordered(row: &OutboxRow) -> bool {
-    row.event_type != EventType::OrderTimeout.as_str()
-}
-
-fn is_due(row: &OutboxRow, now: DateTime<Utc>) -> bool {
-    row.next_retry_time.is_none_or(|due| due <= now)
-}
-
-/// What of one aggregate may go: its ordered due rows up to the first that holds back the rest.
-struct Line<'s> {
-    free: Vec<&'s OutboxRow>,
-    taken: usize,
-}
-
-impl<'s> Line<'s> {
-    fn of(
-        statement: &'s Statement<'_>,
-        aggregate: &AggregateRef,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
-    ) -> Line<'s> {
-        let mut free = Vec::new();
-        for row in of_aggregate(statement, aggregate).filter(|row| is_ordered(row)) {
-            match row.status {
-                OutboxStatus::New | OutboxStatus::Retry if is_due(row, now) => free.push(row),
-                OutboxStatus::New | OutboxStatus::Retry => break,
-                OutboxStatus::Failed if on_failed == OnFailed::Hold => break,
-                OutboxStatus::Failed | OutboxStatus::Sent => {}
-            }
-        }
-        Line { free, taken: 0 }
-    }
-
-    /// The rows not taken yet, up to and with this one; none if this one is held back.
-    fn take_up_to(&mut self, row: &OutboxRow) -> &[&'s OutboxRow] {
-        let first = self.taken;
-        let waiting = self.free.get(first..).unwrap_or_default();
-        let Some(position) = waiting.iter().position(|free| free.id == row.id) else { return &[] };
-        self.taken = first + position + 1;
-        waiting.get(..=position).unwrap_or_default()
-    }
-}
 
 #[async_trait]
 impl OutboxQueries for MemoryUnit {
@@ -69,30 +27,7 @@ impl OutboxQueries for MemoryUnit {
         on_failed: OnFailed,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| {
-            let outbox = statement.outbox();
-            let pending = outbox
-                .select(|table| table.index.pending.iter().filter_map(|id| Some((*id, table.get(id)?))))
-                .filter(|row| partitions.contains(row.partition()) && is_due(row, now));
-            let mut lines: BTreeMap<&AggregateRef, Line<'_>> = BTreeMap::new();
-            let mut due = Vec::new();
-            for row in pending {
-                if due.len() >= limited(limit) {
-                    break;
-                }
-                if is_ordered(row) {
-                    let line = lines
-                        .entry(&row.aggregate)
-                        .or_insert_with(|| Line::of(statement, &row.aggregate, now, on_failed));
-                    due.extend_from_slice(line.take_up_to(row));
-                } else {
-                    due.push(row);
-                }
-            }
-            due.truncate(limited(limit));
-            due.into_iter().cloned().collect()
-        })
-        .await
+        self.read(|statement| due(statement, partitions, now, on_failed, limit)).await
     }
 
     async fn outbox_next_due(
@@ -132,6 +67,45 @@ impl OutboxQueries for MemoryUnit {
                 rows.map(|(id, row)| (std::cmp::Reverse(*id), row))
             });
             page.filter(|row| passes(filter, row)).take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read(|statement| {
+            let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+            in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate).cloned()).collect()
+        })
+        .await
+    }
+
+    async fn blocked_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        self.read(|statement| blocked(statement, tenant, before, limit)).await
+    }
+
+    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+        self.read(|statement| {
+            let rows = statement.outbox();
+            let counted = rows.all().filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
+            let mut counts = OutboxCounts::default();
+            for row in counted {
+                match row.status {
+                    OutboxStatus::New => counts.new += 1,
+                    OutboxStatus::Retry => counts.retry += 1,
+                    OutboxStatus::Sent => counts.sent += 1,
+                    OutboxStatus::Failed => counts.failed += 1,
+                }
+                if row.status.is_pending() {
+                    let oldest = counts.oldest_pending.unwrap_or(row.create_time);
+                    counts.oldest_pending = Some(oldest.min(row.create_time));
+                }
+            }
+            counts
         })
         .await
     }
@@ -212,6 +186,65 @@ impl OutboxRepo for MemoryUnit {
         })
         .await
     }
+
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let locks = rows.iter().map(|row| Lock::Event(row.event_id.clone())).collect();
+        let moved = self
+            .write(locks, |statement| {
+                let mut moved = Vec::new();
+                for Redrive { event_id, due } in rows {
+                    let Some(row) = of_event(statement, event_id).filter(|row| !row.status.is_pending())
+                    else {
+                        continue;
+                    };
+                    let again = OutboxRow {
+                        status: OutboxStatus::Retry,
+                        retry_count: 0,
+                        next_retry_time: Some(*due),
+                        sent_time: None,
+                        released_time: None,
+                        update_time: now,
+                        ..row.clone()
+                    };
+                    moved.push(again.partition());
+                    statement.own.outbox.put(again);
+                }
+                Ok(moved)
+            })
+            .await?;
+        let count = count(moved.iter());
+        self.appended.extend(moved);
+        Ok(count)
+    }
+
+    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let found = self
+            .read(|statement| {
+                let blocking = of_aggregate(statement, aggregate).filter(|row| blocks(row));
+                blocking.map(|row| row.event_id.clone()).collect::<Vec<_>>()
+            })
+            .await?;
+        let locks = found.iter().cloned().map(Lock::Event).collect();
+        let released = self
+            .write(locks, |statement| {
+                let mut released = 0;
+                for event in &found {
+                    // Somebody else may have released or redriven it while its lock was waited for.
+                    let Some(row) = of_event(statement, event).filter(|row| blocks(row)).cloned() else {
+                        continue;
+                    };
+                    let free = OutboxRow { released_time: Some(now), update_time: now, ..row };
+                    statement.own.outbox.put(free);
+                    released += 1;
+                }
+                Ok(released)
+            })
+            .await?;
+        if released > 0 {
+            self.appended.push(Partition::of(aggregate.tenant, aggregate.id));
+        }
+        Ok(released)
+    }
 }
 
 /// Changes the event's row if it is pending; tells whether.
@@ -248,5 +281,6 @@ fn new_row(id: i64, event: &NewEvent) -> OutboxRow {
         create_time: event.occurred_at,
         update_time: event.occurred_at,
         sent_time: None,
+        released_time: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Payments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{Changed, PaymentQueries, PaymentRepo, StoreError};
@@ -14,6 +14,7 @@ use super::unit::MemoryUnit;
 
 #[derive(Default)]
 pub(super) struct PaymentIndex {
+    by_order: BTreeMap<(TenantId, OrderId), BTreeSet<PaymentId>>,
     processing: BTreeMap<(TenantId, OrderId), PaymentId>,
     by_transaction: BTreeMap<String, PaymentId>,
 }
@@ -27,6 +28,7 @@ impl Row for Payment {
     }
 
     fn enter(&self, index: &mut PaymentIndex) {
+        index.by_order.entry((self.tenant, self.order)).or_default().insert(self.id);
         if self.status == PaymentStatus::Processing {
             index.processing.insert((self.tenant, self.order), self.id);
         }
@@ -38,6 +40,9 @@ impl Row for Payment {
     /// Another row of the same commit may have come in its place already.
     fn leave(&self, index: &mut PaymentIndex) {
         let place = (self.tenant, self.order);
+        if let Some(ids) = index.by_order.get_mut(&place) {
+            ids.remove(&self.id);
+        }
         if self.status == PaymentStatus::Processing && index.processing.get(&place) == Some(&self.id) {
             index.processing.remove(&place);
         }
@@ -61,6 +66,18 @@ impl PaymentQueries for MemoryUnit {
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError> {
         self.read(|statement| in_processing(statement, tenant, order).cloned()).await
+    }
+
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+        self.read(|statement| {
+            let payments = statement.payments();
+            let of_order = payments.select(|table| {
+                let ids = table.index.by_order.get(&(tenant, order)).into_iter().flatten();
+                ids.filter_map(|id| Some((*id, table.get(id)?)))
+            });
+            of_order.cloned().collect()
+        })
+        .await
     }
 }
 

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    Clock, CreditChange, ListingChange, NewShipmentTask, Notification, Numbered, OutboxRow, PartitionLease,
+    AuditEntry, Clock, CreditChange, ListingChange, NewShipmentTask, Notification, Numbered, OutboxRow,
+    PartitionLease,
 };
 use handover_domain::{Order, Partition, Payment, Product};
 
@@ -51,6 +52,7 @@ tables! {
     consumptions: ConsumptionRow,
     subscriptions: SubscriptionRow,
     dead_letters: DeadLetterRow,
+    audit_log: Numbered<AuditEntry>,
     listing_changes: Numbered<ListingChange>,
     listings: ListingRow,
     shipments: Numbered<NewShipmentTask>,
@@ -79,6 +81,7 @@ pub(super) struct Sequences {
     pub(super) outbox: i64,
     pub(super) consumptions: i64,
     pub(super) dead_letters: i64,
+    pub(super) audit_log: i64,
     pub(super) effects: i64,
 }
 

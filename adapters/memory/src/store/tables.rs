@@ -141,6 +141,15 @@ pub(super) fn below<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl
     set.range((Bound::Unbounded, before.map_or(Bound::Unbounded, Bound::Excluded))).rev()
 }
 
+/// The numbered rows of a table below a bound, greatest number first: what a page shows.
+pub(super) fn rows_below<R: Row<Key = i64>>(
+    table: &Table<R>,
+    before: Option<i64>,
+) -> impl Iterator<Item = (i64, &R)> {
+    let upper = before.map_or(Bound::Unbounded, Bound::Excluded);
+    table.rows.range((Bound::Unbounded, upper)).rev().map(|(id, row)| (*id, row))
+}
+
 /// Two ascending iterators as one.
 struct InOrder<A: Iterator, B: Iterator> {
     left: Peekable<A>,

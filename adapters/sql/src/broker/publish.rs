@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{BrokerError, Outgoing, PublishOutcome, StoreError};
+use handover_application::ports::{BrokerError, Outgoing, PublishOutcome, Route, StoreError};
 
 use super::messages::{INSERT, INSERTED, earlier, row};
 use super::upkeep::LOOK;
@@ -14,14 +14,14 @@ use crate::value::Value;
 impl Inner {
     pub(super) async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let mut routes = self.routes().await.map_err(broker_error)?;
-        if window.iter().any(|outgoing| routes.targets(outgoing.routing_key()).is_empty()) {
+        if window.iter().any(|outgoing| routes.takers(outgoing.route()).is_empty()) {
             routes = self.read_routes().await.map_err(broker_error)?;
         }
         let now = self.now();
         let (mut rows, mut queues, mut expires) = (Vec::new(), BTreeSet::new(), None);
         let mut routed = Vec::with_capacity(window.len());
         for outgoing in &window {
-            let targets = routes.targets(outgoing.routing_key());
+            let targets = routes.takers(outgoing.route());
             routed.push(!targets.is_empty());
             for queue in targets {
                 let expiry = routes.expiry(queue, now);
@@ -83,7 +83,10 @@ fn answers(
     };
     let answer = |(outgoing, is_routed): (Outgoing, &bool)| match (is_routed, &unknown) {
         (false, _) => {
-            let reason = format!("no queue is bound to {}", outgoing.routing_key());
+            let reason = match outgoing.route() {
+                Route::Topic(key) => format!("no queue is bound to {key}"),
+                Route::Queue(queue) => format!("there is no queue {queue}"),
+            };
             outgoing.returned(reason)
         }
         (true, Some(why)) => outgoing.unknown(why.as_str()),

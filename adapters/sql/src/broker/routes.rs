@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Duration, Utc};
-use handover_application::ports::StoreError;
+use handover_application::ports::{Route, StoreError};
 use handover_application::topology::topic_matches;
 
 use super::{Inner, lock};
@@ -31,6 +31,16 @@ pub(super) struct Routes {
 }
 
 impl Routes {
+    /// The queues that take a message which goes this way.
+    pub(super) fn takers<'r>(&'r self, route: &'r Route) -> Vec<&'r str> {
+        match route {
+            Route::Topic(key) => self.targets(key),
+            Route::Queue(queue) => {
+                self.queues.get_key_value(queue).map(|(name, _)| name.as_str()).into_iter().collect()
+            }
+        }
+    }
+
     /// The queues that take a message with this key, each once.
     pub(super) fn targets(&self, key: &str) -> Vec<&str> {
         let mut targets: Vec<&str> = self

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    ConsumeQueries, ConsumeRecord, ConsumerSubscription, OutboxRow, StoreError, Unapplied,
+    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Numbered,
+    OutboxRow, StoreError, Unapplied,
 };
-use handover_domain::{AggregateRef, EventId, EventType};
+use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};
+use super::page::Page;
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
@@ -30,6 +32,60 @@ fn record(row: &Row) -> Result<ConsumeRecord, StoreError> {
     })
 }
 
+const CONSUMED: &str = "SELECT id, consumer, event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
+    aggregate_seq, status, attempts, next_retry_time, lease_until, error_message, consume_time, idempotency_key, \
+    consume_result, payload_hash, trace_id, cost_ms FROM event_consume_log";
+
+fn consumed(row: &Row) -> Result<Numbered<Consumed>, StoreError> {
+    let fields = row.of("event_consume_log", "event_id");
+    let effect = Consumed {
+        consumer: fields.string("consumer")?,
+        event_id: fields.named("event_id")?,
+        event_type: fields.string("event_type")?,
+        aggregate: fields.aggregate()?,
+        aggregate_seq: fields.int("aggregate_seq")?,
+        record: record(row)?,
+        idempotency_key: fields.opt_string("idempotency_key")?,
+        consume_result: fields.opt_string("consume_result")?,
+        payload_hash: fields.string("payload_hash")?,
+        trace_id: fields.string("trace_id")?,
+        cost_ms: fields.int("cost_ms")?,
+    };
+    Ok(Numbered { id: fields.int("id")?, effect })
+}
+
+/// Every row of these events.
+pub(super) fn of_events(events: &[EventId]) -> (String, Vec<Value>) {
+    let events = padded(events);
+    let sql = format!("{CONSUMED} WHERE event_id IN ({})", marks(events.len()));
+    (sql, events.iter().map(Value::from).collect())
+}
+
+/// How many rows there are of each consumer in each status.
+pub(super) fn counts(tenant: Option<TenantId>) -> (String, Vec<Value>) {
+    let (of_tenant, values) = match tenant {
+        None => ("", Vec::new()),
+        Some(tenant) => ("WHERE tenant_id = ?", values![tenant.get()]),
+    };
+    let sql = format!(
+        "SELECT consumer, status, count(*) AS events FROM event_consume_log {of_tenant} GROUP BY consumer, status"
+    );
+    (sql, values)
+}
+
+/// A page of the log.
+pub(super) fn page(filter: &ConsumedFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
+    let page = Page::below(CONSUMED, "id", before)
+        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+        .with("event_id = ?", filter.event_id.as_ref())
+        .with("consumer = ?", filter.consumer.as_ref())
+        .with("status = ?", filter.status.map(ConsumeStatus::as_str));
+    // In the words of idx_consume_open, or SQLite would not know that it serves.
+    let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
+    let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);
+    if is_open { page.and(open) } else { page }.of_at_most(most)
+}
+
 fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
     let log = row.of("event_consume_log", "event_id");
     let record = match log.opt_text("log_status")? {
@@ -46,8 +102,8 @@ fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
     Ok(Unapplied { event: outbox_row(row)?, record })
 }
 
-fn type_values(types: &[EventType]) -> Vec<Value> {
-    padded(types).into_iter().map(|kind| Value::from(kind.as_str())).collect()
+fn type_values(types: &[&str]) -> Vec<Value> {
+    padded(types).into_iter().map(Value::from).collect()
 }
 
 pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
@@ -69,7 +125,7 @@ impl ConsumeQueries for Session {
     async fn unapplied(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
@@ -136,7 +192,7 @@ impl ConsumeQueries for Session {
     async fn unseen(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
@@ -157,6 +213,44 @@ impl ConsumeQueries for Session {
         values.extend(types);
         values.extend(values![consumer, limit(most)]);
         self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
+    }
+
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
+        let (sql, values) = page(filter, before, most);
+        self.fetch(&sql, values).await?.iter().map(consumed).collect()
+    }
+
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
+        let mut found = Vec::new();
+        for events in events.chunks(MAX_ROWS) {
+            let (sql, values) = of_events(events);
+            for row in &self.fetch(&sql, values).await? {
+                found.push(consumed(row)?);
+            }
+        }
+        // An event that is asked for in two chunks is there twice.
+        found.sort_by_key(|row| row.id);
+        found.dedup_by_key(|row| row.id);
+        Ok(found.into_iter().map(|row| row.effect).collect())
+    }
+
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+        let (sql, values) = counts(tenant);
+        let rows = self.fetch(&sql, values).await?;
+        let count = |row: &Row| {
+            let row = row.of("event_consume_log", "consumer");
+            let (consumer, status) = (row.string("consumer")?, row.named("status")?);
+            Ok(ConsumeCount { consumer, status, events: row.id("events")? })
+        };
+        let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
+        // Not in SQL: databases do not agree on the order of names.
+        counts.sort_by(|a, b| (&a.consumer, a.status.as_str()).cmp(&(&b.consumer, b.status.as_str())));
+        Ok(counts)
     }
 
     async fn consumer_subscription(

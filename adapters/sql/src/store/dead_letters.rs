@@ -4,27 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    DeadLetter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, StoreError,
+    Changed, DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
+    Numbered, StoreError,
 };
+use handover_domain::TenantId;
 
-use super::limit;
+use super::changed;
+use super::page::Page;
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-const COLUMNS: &str = "queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status";
-
-const fn status_name(status: DeadLetterStatus) -> &'static str {
-    match status {
-        DeadLetterStatus::Open => "OPEN",
-        DeadLetterStatus::Replayed => "REPLAYED",
-        DeadLetterStatus::Discarded => "DISCARDED",
-    }
-}
+const PARKED: &str = "queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status";
+const SELECT: &str = "SELECT id, queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status, \
+    decided_at, note FROM dead_letters";
 
 fn letter(row: &Row) -> Result<DeadLetter, StoreError> {
     let row = row.of("dead_letters", "message_key");
+    let status = row.text("status")?;
     Ok(DeadLetter {
         queue: row.string("queue")?,
         key: row.string("message_key")?,
@@ -34,30 +32,76 @@ fn letter(row: &Row) -> Result<DeadLetter, StoreError> {
         body: row.string("body")?,
         reason: row.string("reason")?,
         died_at: row.time("died_at")?,
-        status: match row.text("status")? {
-            "OPEN" => DeadLetterStatus::Open,
-            "REPLAYED" => DeadLetterStatus::Replayed,
-            "DISCARDED" => DeadLetterStatus::Discarded,
-            other => return Err(row.corrupt("status", format!("{other:?} is unknown"))),
-        },
+        status: DeadLetterStatus::named(status)
+            .ok_or_else(|| row.corrupt("status", format!("{status:?} is unknown")))?,
+        decided_at: row.opt_time("decided_at")?,
+        note: row.opt_string("note")?,
     })
+}
+
+fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
+    Ok(Numbered { id: row.of("dead_letters", "message_key").int("id")?, effect: letter(row)? })
+}
+
+/// A page of dead letters.
+pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
+    Page::below(SELECT, "id", before)
+        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+        .with("queue = ?", filter.queue.as_ref())
+        .with("event_type = ?", filter.event_type.as_ref())
+        .with("status = ?", filter.status.map(DeadLetterStatus::as_str))
+        .of_at_most(most)
+}
+
+/// The dead letters under these keys, at whatever queue.
+pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
+    let keys = padded(keys);
+    let sql = format!("{SELECT} WHERE message_key IN ({})", marks(keys.len()));
+    (sql, keys.iter().map(Value::from).collect())
 }
 
 #[async_trait]
 impl DeadLetterQueries for Session {
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM dead_letters WHERE queue = ? AND message_key = ?");
+        let sql = format!("{SELECT} WHERE queue = ? AND message_key = ?");
         self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(letter).transpose()
     }
 
-    async fn dead_letters(&mut self, queue: Option<&str>, most: u32) -> Result<Vec<DeadLetter>, StoreError> {
-        let (of_queue, mut values) = match queue {
-            Some(queue) => ("WHERE queue = ?", values![queue]),
-            None => ("", Vec::new()),
-        };
-        values.push(limit(most).into());
-        let sql = format!("SELECT {COLUMNS} FROM dead_letters {of_queue} ORDER BY id LIMIT ?");
-        self.fetch(&sql, values).await?.iter().map(letter).collect()
+    async fn dead_letters_page(
+        &mut self,
+        filter: &DeadLetterFilter,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        let (sql, values) = page(filter, before, most);
+        let rows = self.fetch(&sql, values).await?;
+        rows.iter().map(numbered).collect()
+    }
+
+    async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
+        let mut found = Vec::new();
+        for keys in keys.chunks(MAX_ROWS) {
+            let (sql, values) = of_keys(keys);
+            for row in &self.fetch(&sql, values).await? {
+                found.push(numbered(row)?);
+            }
+        }
+        // A key that is asked for in two chunks is there twice.
+        found.sort_by_key(|row| row.id);
+        found.dedup_by_key(|row| row.id);
+        Ok(found.into_iter().map(|row| row.effect).collect())
+    }
+
+    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
+        let mut sql =
+            "SELECT count(*) AS letters FROM dead_letters WHERE status IN ('OPEN', 'REPLAYING')".to_owned();
+        let mut values = Vec::new();
+        if let Some(tenant) = tenant {
+            sql.push_str(" AND tenant_id = ?");
+            values.push(tenant.get().into());
+        }
+        let row = self.fetch_one(&sql, values).await?;
+        row.map_or(Ok(0), |row| row.of("dead_letters", "letters").id("letters"))
     }
 }
 
@@ -83,7 +127,7 @@ impl Session {
                 let values = values![queue].into_iter().chain(keys.into_iter().map(Value::from)).collect();
                 for row in self.fetch(&sql, values).await? {
                     let row = row.of("dead_letters", "message_key");
-                    let is_open = row.text("status")? == status_name(DeadLetterStatus::Open);
+                    let is_open = row.text("status")? == DeadLetterStatus::Open.as_str();
                     parked.insert((row.string("queue")?, row.string("message_key")?), is_open);
                 }
             }
@@ -119,10 +163,26 @@ impl DeadLetterRepo for Session {
                 &letter.body,
                 &letter.reason,
                 letter.died_at,
-                status_name(DeadLetterStatus::Open),
+                DeadLetterStatus::Open.as_str(),
             ]);
         }
-        self.insert(&format!("INSERT INTO dead_letters ({COLUMNS})"), 9, rows, "").await?;
+        self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, rows, "").await?;
         Ok(())
+    }
+
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
+        if decision.from.is_empty() {
+            return Ok(Changed::None);
+        }
+        let from = padded(&decision.from);
+        let sql = format!(
+            "UPDATE dead_letters SET status = ?, decided_at = ?, note = COALESCE(?, note) \
+             WHERE queue = ? AND message_key = ? AND status IN ({})",
+            marks(from.len())
+        );
+        let mut values =
+            values![decision.to.as_str(), decision.at, &decision.note, &decision.queue, &decision.key,];
+        values.extend(from.iter().map(|status| Value::from(status.as_str())));
+        Ok(changed(self.execute(&sql, values).await?))
     }
 }

@@ -13,10 +13,12 @@ use crate::dialect::Dialect;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-const SAME: &str = "e.aggregate_type = o.aggregate_type AND e.aggregate_id = o.aggregate_id \
+pub(super) const SAME: &str = "e.aggregate_type = o.aggregate_type AND e.aggregate_id = o.aggregate_id \
                     AND e.tenant_id = o.tenant_id";
-const EARLIER: &str =
+pub(super) const EARLIER: &str =
     "(e.aggregate_seq < o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id < o.id))";
+pub(super) const LATER: &str =
+    "(e.aggregate_seq > o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id > o.id))";
 const IN_PARTITION: &str = "((? >> o.partition_no) & 1) = 1";
 
 /// The partitions as bits of one parameter, so that the statement is the same whichever they are.
@@ -25,7 +27,8 @@ fn mask(partitions: PartitionSet) -> Value {
     Value::from(bits.cast_signed())
 }
 
-fn unordered() -> &'static str {
+/// The type that neither holds nor is held.
+pub(super) fn unordered() -> &'static str {
     EventType::OrderTimeout.as_str()
 }
 
@@ -47,7 +50,7 @@ fn conditions(
         OnFailed::Continue => {}
         OnFailed::Hold => sql.push_str(&format!(
             " AND NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
-             AND e.event_type <> '{timeout}' AND {EARLIER})",
+             AND e.released_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})",
             failed = dialect.index("idx_outbox_failed"),
         )),
     }

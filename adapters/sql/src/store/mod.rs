@@ -1,5 +1,6 @@
 //! The store: one repository per file, written once for every engine.
 
+mod audit;
 mod consume;
 mod consume_log;
 mod credit;
@@ -11,6 +12,8 @@ mod leases;
 mod notifications;
 mod orders;
 mod outbox;
+mod outbox_operations;
+mod page;
 mod payments;
 #[cfg(test)]
 mod plans;

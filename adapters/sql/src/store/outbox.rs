@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Confirmed, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxQueries, OutboxRepo,
-    OutboxRow, PartitionHold, RelayId, StoreError,
+    Blocked, Confirmed, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts,
+    OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RelayId, StoreError,
 };
-use handover_domain::{EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use serde_json::{Map, Value as Json};
 
-use super::limit;
+use super::page::Page;
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::{Fields, Row};
 use crate::session::Session;
@@ -20,7 +20,7 @@ use crate::value::{Value, aggregate, values};
 /// The columns of an [`OutboxRow`], of the table under the name `o`.
 pub(super) const COLUMNS: &str = "o.id, o.event_id, o.event_type, o.aggregate_type, o.aggregate_id, o.payload, \
     o.status, o.retry_count, o.next_retry_time, o.create_time, o.update_time, o.tenant_id, o.aggregate_seq, \
-    o.metadata, o.max_retry_count, o.last_error, o.sent_time";
+    o.metadata, o.max_retry_count, o.last_error, o.sent_time, o.released_time";
 const INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
     aggregate_seq, payload, metadata, max_retry_count, status, create_time, update_time)";
 const INSERTED: usize = 12;
@@ -45,6 +45,7 @@ pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
         create_time: row.time("create_time")?,
         update_time: row.time("update_time")?,
         sent_time: row.opt_time("sent_time")?,
+        released_time: row.opt_time("released_time")?,
     })
 }
 
@@ -124,26 +125,32 @@ impl OutboxQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut sql = format!("SELECT {COLUMNS} FROM outbox_events o WHERE o.id < ?");
-        let mut values = values![before.unwrap_or(i64::MAX)];
-        let conditions = [
-            ("o.tenant_id = ?", filter.tenant.map(TenantId::get).map(Value::from)),
-            ("o.status = ?", filter.status.map(|status| Value::from(status.as_str()))),
-            ("o.event_type = ?", filter.event_type.as_ref().map(Value::from)),
-            ("o.aggregate_id = ?", filter.aggregate_id.map(Value::from)),
-            ("o.create_time >= ?", filter.from.map(Value::from)),
-            ("o.create_time < ?", filter.to.map(Value::from)),
-        ];
-        for (condition, value) in conditions {
-            if let Some(value) = value {
-                sql.push_str(" AND ");
-                sql.push_str(condition);
-                values.push(value);
-            }
-        }
-        sql.push_str(" ORDER BY o.id DESC LIMIT ?");
-        values.push(limit(most).into());
+        let (sql, values) = Page::below(&format!("SELECT {COLUMNS} FROM outbox_events o"), "o.id", before)
+            .with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
+            .with("o.status = ?", filter.status.map(OutboxStatus::as_str))
+            .with("o.event_type = ?", filter.event_type.as_ref())
+            .with("o.aggregate_id = ?", filter.aggregate_id)
+            .with("o.create_time >= ?", filter.from)
+            .with("o.create_time < ?", filter.to)
+            .of_at_most(most);
         self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
+    }
+
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.rows_about(aggregates).await
+    }
+
+    async fn blocked_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        self.blocked(tenant, before, most).await
+    }
+
+    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+        self.count_rows(tenant).await
     }
 }
 
@@ -222,5 +229,13 @@ impl OutboxRepo for Session {
             moved += self.execute(&sql, values).await?;
         }
         Ok(moved)
+    }
+
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.redrive_rows(rows, now).await
+    }
+
+    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.release_rows(aggregate, now).await
     }
 }

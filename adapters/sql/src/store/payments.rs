@@ -34,6 +34,11 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
     })
 }
 
+/// Every payment of an order: its parameters are tenant and order.
+pub(super) fn of_order() -> String {
+    format!("SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? ORDER BY id")
+}
+
 #[async_trait]
 impl PaymentQueries for Session {
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
@@ -50,6 +55,11 @@ impl PaymentQueries for Session {
             "SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? AND status = 'PROCESSING'"
         );
         self.fetch_one(&sql, values![tenant.get(), order.get()]).await?.as_ref().map(payment).transpose()
+    }
+
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+        let sql = of_order();
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(payment).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The plan of the relay's scan, and that the other engines build the same store.
+//! How SQLite goes about what must stay fast, and that the other engines build the same store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Clock, OnFailed};
+use handover_application::ports::{Clock, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, OnFailed};
+use handover_domain::{ConsumeStatus, EventId, TenantId};
 
-use super::SqlStore;
 use super::due::in_order_of_ids;
+use super::{SqlStore, consume, dead_letters, outbox_operations, payments};
 use crate::SqliteOptions;
-use crate::value::Value;
+use crate::session::Session;
+use crate::value::{Value, values};
 
 struct NoClock;
 
@@ -24,23 +26,66 @@ impl Clock for NoClock {
     async fn sleep(&self, _duration: Duration) {}
 }
 
-#[tokio::test]
-async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+async fn plan(session: &mut Session, (sql, values): (String, Vec<Value>)) -> String {
+    let rows = session.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values).await.unwrap();
+    let steps = rows.iter().map(|row| row.of("plan", "id").string("detail").unwrap());
+    steps.collect::<Vec<_>>().join("\n")
+}
+
+async fn store(directory: &tempfile::TempDir) -> SqlStore {
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let store = SqlStore::open_sqlite(&options, Arc::new(NoClock), Wake::default()).await.unwrap();
     store.migrate().await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
     let mut session = store.reading().await.unwrap();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        let (sql, values) =
+        let scan =
             in_order_of_ids(session.dialect, on_failed, &Value::from(-1i64), DateTime::UNIX_EPOCH, 200);
-        let rows = session.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values).await.unwrap();
-        let plan: Vec<String> =
-            rows.iter().map(|row| row.of("plan", "id").string("detail").unwrap()).collect();
-        let plan = plan.join("\n");
+        let plan = plan(&mut session, scan).await;
         assert!(plan.contains("SCAN o USING INDEX idx_outbox_pending"), "{plan}");
         assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn what_operators_read_is_found_by_an_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
+    let mut session = store.reading().await.unwrap();
+    let dialect = session.dialect;
+    let tenant = Some(TenantId::DEFAULT);
+    let events: [EventId; 3] = ["a", "b", "c"].map(|id| id.parse().unwrap());
+    let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
+    let of_event = ConsumedFilter { tenant, event_id: Some(events[0].clone()), ..dead.clone() };
+    let keys = ["a".to_owned(), "b".to_owned()];
+    let letters = DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
+    let payments = (payments::of_order(), values![1i64, 1i64]);
+    let cases = [
+        (outbox_operations::blocked(dialect, None, None, 100), "SCAN o USING INDEX idx_outbox_failed"),
+        (outbox_operations::blocked(dialect, tenant, Some(9), 100), "SCAN o USING INDEX idx_outbox_failed"),
+        (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_failed"),
+        (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_order"),
+        (outbox_operations::about(dialect, 1, "Order", &[1, 2, 3]), "SEARCH o USING INDEX idx_aggregate"),
+        (consume::of_events(&events), "SEARCH event_consume_log USING INDEX idx_consume_event"),
+        (consume::page(&of_event, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_event"),
+        (consume::page(&dead, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_open"),
+        (consume::counts(None), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
+        (consume::counts(tenant), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
+        (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
+        (dead_letters::page(&letters, None, 100), "SEARCH dead_letters USING INDEX idx_dead_letters_tenant"),
+        (payments, "SEARCH payments USING INDEX idx_payments_order"),
+    ];
+    for (query, step) in cases {
+        let sql = query.0.clone();
+        let plan = plan(&mut session, query).await;
+        assert!(plan.contains(step), "{sql}\n{plan}");
     }
 }
 

@@ -45,11 +45,17 @@ impl Fixture {
 }
 
 pub async fn fixture() -> Fixture {
+    let fixture = unmigrated().await;
+    fixture.store.migrate().await.unwrap();
+    fixture
+}
+
+/// A store on a database without any table.
+pub async fn unmigrated() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let wake = Wake::default();
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let store = SqlStore::open_sqlite(&options, Arc::new(MachineClock), wake.clone()).await.unwrap();
-    store.migrate().await.unwrap();
     Fixture { store, wake, directory }
 }
 

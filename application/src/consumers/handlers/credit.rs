@@ -24,7 +24,7 @@ impl Credit {
 
 /// What an event counts as, if it counts.
 fn step(event: &Event) -> Result<(&OrderFacts, Option<CreditStep>), HandlerError> {
-    match &event.body {
+    match event.body()? {
         EventBody::OrderCancelled(body) => Ok((&body.order, CreditStep::of_cancellation(body.reason))),
         EventBody::OrderStatusChanged(body) => {
             let step = match body.new_status {
@@ -56,8 +56,8 @@ impl Handler for Credit {
         "buyer-credit"
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[EventType::OrderCancelled, EventType::OrderStatusChanged]
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderCancelled.as_str(), EventType::OrderStatusChanged.as_str()] }
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {

@@ -27,15 +27,15 @@ impl Handler for Fulfillment {
         "fulfillment"
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[EventType::OrderPaid]
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderPaid.as_str()] }
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
         let mut tasks = Vec::with_capacity(events.len());
         for event in events {
-            let EventBody::OrderPaid(paid) = &event.body else { return Err(untaken(event)) };
+            let EventBody::OrderPaid(paid) = event.body()? else { return Err(untaken(event)) };
             tasks.push(NewShipmentTask {
                 tenant: event.row.aggregate.tenant,
                 order: paid.order.order_id,

@@ -22,7 +22,7 @@ impl Inventory {
     }
 
     fn change(&self, event: &Event) -> Result<ListingChange, HandlerError> {
-        let (order, product, kind): (&OrderFacts, ProductId, ListingChangeKind) = match &event.body {
+        let (order, product, kind): (&OrderFacts, ProductId, ListingChangeKind) = match event.body()? {
             EventBody::OrderCreated(body) => (&body.order, body.product, ListingChangeKind::Occupied),
             EventBody::OrderCancelled(body) => (&body.order, body.product, ListingChangeKind::Released),
             EventBody::OrderRefunded(body) => (&body.order, body.product, ListingChangeKind::Released),
@@ -54,8 +54,14 @@ impl Handler for Inventory {
         "inventory"
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[EventType::OrderCreated, EventType::OrderCancelled, EventType::OrderRefunded]
+    fn takes(&self) -> &'static [&'static str] {
+        const {
+            &[
+                EventType::OrderCreated.as_str(),
+                EventType::OrderCancelled.as_str(),
+                EventType::OrderRefunded.as_str(),
+            ]
+        }
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {

@@ -31,8 +31,8 @@ impl Handler for TimeoutCloser {
         "order-timeout"
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[EventType::OrderTimeout]
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderTimeout.as_str()] }
     }
 
     fn delay(&self) -> Duration {
@@ -42,7 +42,7 @@ impl Handler for TimeoutCloser {
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let EventBody::OrderTimeout(timeout) = &event.body else { return Err(untaken(event)) };
+            let EventBody::OrderTimeout(timeout) = event.body()? else { return Err(untaken(event)) };
             let command = close_overdue_order::command(
                 &self.app,
                 self.name(),

@@ -28,15 +28,15 @@ impl Handler for StatusSync {
         "status-sync"
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[EventType::OrderStatusChanged]
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderStatusChanged.as_str()] }
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
         let mut notifications = Vec::with_capacity(events.len() * 2);
         for event in events {
-            let EventBody::OrderStatusChanged(change) = &event.body else { return Err(untaken(event)) };
+            let EventBody::OrderStatusChanged(change) = event.body()? else { return Err(untaken(event)) };
             let parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
             notifications.extend(parties.map(|(side, recipient)| Notification {

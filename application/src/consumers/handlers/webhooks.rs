@@ -18,19 +18,21 @@ impl Handler for Webhooks {
         "webhooks"
     }
 
-    fn takes(&self) -> &'static [EventType] {
-        &[
-            EventType::OrderCreated,
-            EventType::OrderPaid,
-            EventType::OrderStatusChanged,
-            EventType::OrderCancelled,
-            EventType::OrderRefunded,
-            EventType::PaymentSucceeded,
-            EventType::PaymentFailed,
-            EventType::RefundSucceeded,
-            EventType::RefundFailed,
-            EventType::InvoiceGenerated,
-        ]
+    fn takes(&self) -> &'static [&'static str] {
+        const {
+            &[
+                EventType::OrderCreated.as_str(),
+                EventType::OrderPaid.as_str(),
+                EventType::OrderStatusChanged.as_str(),
+                EventType::OrderCancelled.as_str(),
+                EventType::OrderRefunded.as_str(),
+                EventType::PaymentSucceeded.as_str(),
+                EventType::PaymentFailed.as_str(),
+                EventType::RefundSucceeded.as_str(),
+                EventType::RefundFailed.as_str(),
+                EventType::InvoiceGenerated.as_str(),
+            ]
+        }
     }
 
     async fn apply(

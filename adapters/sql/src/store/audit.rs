@@ -1,0 +1,60 @@
+//! What operators did. The schema refuses to change or remove a row.
+
+use async_trait::async_trait;
+use handover_application::ports::{AuditEntry, AuditQueries, AuditRepo, Numbered, StoreError};
+use handover_domain::TenantId;
+
+use super::page::Page;
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::values;
+
+const COLUMNS: &str = "tenant_id, actor, action, selection, changed, reason, trace_id, create_time";
+
+fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
+    let row = row.of("audit_log", "id");
+    let effect = AuditEntry {
+        tenant: row.id("tenant_id")?,
+        actor: row.string("actor")?,
+        action: row.string("action")?,
+        selection: row.string("selection")?,
+        changed: row.id("changed")?,
+        reason: row.opt_string("reason")?,
+        trace_id: row.string("trace_id")?,
+        at: row.time("create_time")?,
+    };
+    Ok(Numbered { id: row.int("id")?, effect })
+}
+
+#[async_trait]
+impl AuditQueries for Session {
+    async fn audit_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
+        let (sql, values) = Page::below(&format!("SELECT id, {COLUMNS} FROM audit_log"), "id", before)
+            .with("tenant_id = ?", tenant.map(TenantId::get))
+            .of_at_most(most);
+        self.fetch(&sql, values).await?.iter().map(entry).collect()
+    }
+}
+
+#[async_trait]
+impl AuditRepo for Session {
+    async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
+        let values = values![
+            entry.tenant.get(),
+            &entry.actor,
+            &entry.action,
+            &entry.selection,
+            i64::try_from(entry.changed).unwrap_or(i64::MAX),
+            &entry.reason,
+            &entry.trace_id,
+            entry.at,
+        ];
+        self.insert(&format!("INSERT INTO audit_log ({COLUMNS})"), values.len(), values, "").await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! What operators see of the outbox, and do to it.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::{Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, StoreError};
+use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
+
+use super::due::{EARLIER, LATER, SAME, unordered};
+use super::outbox::{COLUMNS, outbox_row};
+use super::page::Page;
+use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
+use crate::session::Session;
+use crate::value::{Value, aggregate, values};
+
+/// How many redriven rows share a statement: each is a branch of its CASE.
+const REDRIVEN_ROWS: usize = 32;
+
+/// Every row about aggregates of one tenant and kind, in any order.
+pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64]) -> (String, Vec<Value>) {
+    let ids = padded(ids);
+    let sql = format!(
+        "SELECT {COLUMNS} FROM outbox_events o {index} \
+         WHERE o.aggregate_type = ? AND o.aggregate_id IN ({ids}) AND o.tenant_id = ?",
+        index = dialect.index("idx_aggregate"),
+        ids = marks(ids.len()),
+    );
+    let mut values = values![kind];
+    values.extend(ids.into_iter().map(Value::from));
+    values.push(tenant.into());
+    (sql, values)
+}
+
+/// The first rows of their aggregates that hold back later ones, each with how many of those there are.
+pub(super) fn blocked(
+    dialect: &dyn Dialect,
+    tenant: Option<TenantId>,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let timeout = unordered();
+    let failed = dialect.index("idx_outbox_failed");
+    let select = format!(
+        "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
+           AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}' AND {LATER}) AS held \
+         FROM outbox_events o {failed}",
+        order = dialect.index("idx_outbox_order"),
+    );
+    Page::below(&select, "o.id", before)
+        .with("o.tenant_id = ?", tenant.map(TenantId::get))
+        .and(&format!(
+            "o.status = 'FAILED' AND o.released_time IS NULL AND o.event_type <> '{timeout}' \
+             AND NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
+             AND e.released_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})"
+        ))
+        .of_at_most(most)
+}
+
+impl Session {
+    pub(super) async fn rows_about(
+        &mut self,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut ids: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
+        for aggregate in aggregates {
+            ids.entry((aggregate.tenant.get(), &aggregate.kind)).or_default().push(aggregate.id);
+        }
+        let mut found = Vec::new();
+        for ((tenant, kind), mut ids) in ids {
+            ids.sort_unstable();
+            ids.dedup();
+            for ids in ids.chunks(MAX_ROWS) {
+                let (sql, values) = about(self.dialect, tenant, kind, ids);
+                for row in &self.fetch(&sql, values).await? {
+                    found.push(outbox_row(row)?);
+                }
+            }
+        }
+        found.sort_by(|a, b| {
+            a.aggregate.cmp(&b.aggregate).then_with(|| (a.aggregate_seq, a.id).cmp(&(b.aggregate_seq, b.id)))
+        });
+        Ok(found)
+    }
+
+    pub(super) async fn blocked(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        let (sql, values) = blocked(self.dialect, tenant, before, most);
+        let rows = self.fetch(&sql, values).await?;
+        let blocked = rows.iter().map(|row| {
+            let held = row.of("outbox_events", "id").id("held")?;
+            let OutboxRow { id, aggregate, event_id, event_type, last_error, update_time, .. } =
+                outbox_row(row)?;
+            let since = update_time;
+            Ok(Numbered { id, effect: Blocked { aggregate, event_id, event_type, last_error, since, held } })
+        });
+        blocked.collect()
+    }
+
+    pub(super) async fn count_rows(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+        let (counted, pending, values) = match tenant {
+            None => ("", "", Vec::new()),
+            Some(tenant) => {
+                ("WHERE o.tenant_id = ?", "AND e.tenant_id = ?", values![tenant.get(), tenant.get()])
+            }
+        };
+        let sql = format!(
+            "SELECT o.status, count(*) AS events, (SELECT min(e.create_time) FROM outbox_events e {index} \
+             WHERE e.status IN ('NEW', 'RETRY') {pending}) AS oldest FROM outbox_events o {counted} GROUP BY o.status",
+            index = self.dialect.index("idx_outbox_pending"),
+        );
+        let mut counts = OutboxCounts::default();
+        for row in &self.fetch(&sql, values).await? {
+            let row = row.of("outbox_events", "status");
+            let events = row.id("events")?;
+            match row.named("status")? {
+                OutboxStatus::New => counts.new = events,
+                OutboxStatus::Retry => counts.retry = events,
+                OutboxStatus::Sent => counts.sent = events,
+                OutboxStatus::Failed => counts.failed = events,
+            }
+            counts.oldest_pending = row.opt_time("oldest")?;
+        }
+        Ok(counts)
+    }
+
+    pub(super) async fn redrive_rows(
+        &mut self,
+        rows: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        // The first of two wishes for one event holds: after it the row is pending.
+        let mut due: BTreeMap<&EventId, DateTime<Utc>> = BTreeMap::new();
+        for row in rows {
+            due.entry(&row.event_id).or_insert(row.due);
+        }
+        let due: Vec<_> = due.into_iter().collect();
+        let by_event = self.dialect.index("uk_event_id");
+        let mut moved = 0;
+        for due in due.chunks(REDRIVEN_ROWS) {
+            let partitions = self.settled_partitions(due.iter().map(|(event, _)| *event)).await?;
+            let due = padded(due);
+            let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(due.len()));
+            let sql = format!(
+                "UPDATE outbox_events {by_event} SET status = 'RETRY', retry_count = 0, next_retry_time = {case}, \
+                 sent_time = NULL, released_time = NULL, update_time = ? \
+                 WHERE event_id IN ({}) AND status IN ('SENT', 'FAILED')",
+                marks(due.len())
+            );
+            let mut values: Vec<Value> = due.iter().flat_map(|(event, due)| values![*event, *due]).collect();
+            values.push(now.into());
+            values.extend(due.iter().map(|(event, _)| Value::from(*event)));
+            moved += self.execute(&sql, values).await?;
+            self.appended(partitions.into_iter());
+        }
+        Ok(moved)
+    }
+
+    /// Locks those of the events that are `SENT` or `FAILED`; tells by which partitions they are published.
+    async fn settled_partitions(
+        &mut self,
+        events: impl Iterator<Item = &EventId>,
+    ) -> Result<Vec<Partition>, StoreError> {
+        let events = padded(&events.collect::<Vec<_>>());
+        let sql = format!(
+            "SELECT o.id, o.tenant_id, o.aggregate_type, o.aggregate_id FROM outbox_events o {by_event} \
+             WHERE o.event_id IN ({}) AND o.status IN ('SENT', 'FAILED') {}",
+            marks(events.len()),
+            self.dialect.for_update(),
+            by_event = self.dialect.index("uk_event_id"),
+        );
+        let rows = self.fetch(&sql, events.into_iter().map(Value::from).collect()).await?;
+        let partition = |row: &crate::row::Row| {
+            let aggregate = row.of("outbox_events", "id").aggregate()?;
+            Ok(Partition::of(aggregate.tenant, aggregate.id))
+        };
+        rows.iter().map(partition).collect()
+    }
+
+    pub(super) async fn release_rows(
+        &mut self,
+        of: &AggregateRef,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let sql = format!(
+            "UPDATE outbox_events {failed} SET released_time = ?, update_time = ? \
+             WHERE tenant_id = ? AND aggregate_type = ? AND aggregate_id = ? \
+             AND status = 'FAILED' AND released_time IS NULL AND event_type <> '{timeout}'",
+            failed = self.dialect.index("idx_outbox_failed"),
+            timeout = unordered(),
+        );
+        let values = values![now, now].into_iter().chain(aggregate(of)).collect();
+        let released = self.execute(&sql, values).await?;
+        if released > 0 {
+            self.appended(std::iter::once(Partition::of(of.tenant, of.id)));
+        }
+        Ok(released)
+    }
+}

@@ -1,0 +1,40 @@
+//! Pages of numbered rows, greatest number first.
+
+use super::limit;
+use crate::value::{Value, values};
+
+/// A query for a page: the rows numbered below a bound that meet every condition.
+pub(super) struct Page {
+    sql: String,
+    values: Vec<Value>,
+    id: &'static str,
+}
+
+impl Page {
+    /// `select` is `SELECT .. FROM table`, `id` the column of the numbers.
+    pub(super) fn below(select: &str, id: &'static str, before: Option<i64>) -> Page {
+        Page { sql: format!("{select} WHERE {id} < ?"), values: values![before.unwrap_or(i64::MAX)], id }
+    }
+
+    /// Narrows it by a condition on a value, if there is one.
+    pub(super) fn with(mut self, condition: &str, value: Option<impl Into<Value>>) -> Page {
+        if let Some(value) = value {
+            self.values.push(value.into());
+            return self.and(condition);
+        }
+        self
+    }
+
+    /// Narrows it by a condition that needs no value.
+    pub(super) fn and(mut self, condition: &str) -> Page {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self
+    }
+
+    /// The statement and its values.
+    pub(super) fn of_at_most(mut self, most: u32) -> (String, Vec<Value>) {
+        self.values.push(limit(most).into());
+        (format!("{} ORDER BY {} DESC LIMIT ?", self.sql, self.id), self.values)
+    }
+}

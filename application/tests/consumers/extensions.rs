@@ -1,0 +1,114 @@
+//! Event types and consumers of a service that is built on these crates.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use handover_application::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_application::ports::*;
+use handover_application::runtime::{self, Roles};
+use handover_application::{Extensions, Marketplace, Settings};
+use handover_domain::{AggregateRef, ConsumeStatus, OutboxStatus};
+
+use crate::support::{TENANT, World, event_id, eventually, millis, secs};
+
+const QUEUE: &str = "library.loans.queue";
+
+/// Opens a shipment task per lent book.
+struct Loans;
+
+#[derive(serde::Deserialize)]
+struct Lent {
+    reader: i64,
+}
+
+#[async_trait]
+impl Handler for Loans {
+    fn name(&self) -> &'static str {
+        "loans"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        &["BOOK_LENT"]
+    }
+
+    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let mut tasks = Vec::new();
+        for event in events {
+            let lent: Lent = event.payload()?;
+            let reader = lent.reader.try_into().map_err(|_| HandlerError::Unrecoverable("who?".into()))?;
+            tasks.push(NewShipmentTask {
+                tenant: event.row.aggregate.tenant,
+                order: event.row.aggregate.id.try_into().unwrap(),
+                seller: reader,
+                buyer: reader,
+                aggregate_seq: event.row.aggregate_seq,
+                event_id: event.row.event_id.clone(),
+                at: event.row.create_time,
+            });
+        }
+        unit.open_shipments(&tasks).await?;
+        Ok(events.iter().map(|_| Applied::default()).collect())
+    }
+}
+
+fn extensions(marketplace: Marketplace) -> Extensions {
+    let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };
+    Extensions::new(marketplace).route("BOOK_LENT", "book.lent").consumer(loans, &["book.*"])
+}
+
+fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
+    NewEvent {
+        event_id: event_id(id),
+        event_type: event_type.to_owned(),
+        aggregate: AggregateRef { tenant: TENANT, kind: "Book".to_owned(), id: book },
+        aggregate_seq: seq,
+        payload: payload.to_owned(),
+        metadata: EventMetadata::default(),
+        occurred_at: world.now(),
+        max_retry_count: 0,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_an_added_type_take_the_whole_way_once_and_in_order() {
+    for marketplace in [Marketplace::Runs, Marketplace::Absent] {
+        let world = World::new().await;
+        let mut process = world.process();
+        process.app = process.app.clone().extended(extensions(marketplace));
+        runtime::prepare(&process.app).await.unwrap();
+        runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+        let lent = |id: &str, seq| book(&world, id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
+        process.commit(vec![lent("first", 1), lent("second", 2)]).await;
+        eventually(secs(5), async || world.effects(7).await == ["first", "second"]).await;
+        world.deliver(QUEUE, "first").await;
+        eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
+        assert_eq!(world.effects(7).await, ["first", "second"], "the second copy changes nothing");
+        let queues = process.app.topology().queues.len();
+        assert_eq!(queues, if marketplace == Marketplace::Runs { 9 } else { 2 }, "{marketplace:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where_a_person_sees_them() {
+    let world = World::new().await;
+    let mut process = world.process();
+    process.app = process.app.clone().extended(extensions(Marketplace::Absent));
+    runtime::prepare(&process.app).await.unwrap();
+    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    process
+        .commit(vec![
+            book(&world, "broken", "BOOK_LENT", 1, 1, r#"{"reader":"ann"}"#),
+            book(&world, "burnt", "BOOK_BURNT", 2, 1, "{}"),
+            book(&world, "fine", "BOOK_LENT", 3, 1, r#"{"reader":3}"#),
+        ])
+        .await;
+    eventually(secs(5), async || world.effects(3).await == ["fine"]).await;
+    eventually(secs(5), async || world.letters().await.len() == 1).await;
+    let letters = world.letters().await;
+    assert_eq!((letters[0].queue.as_str(), letters[0].key.as_str()), (QUEUE, "broken"));
+    assert!(letters[0].reason.contains("the payload of BOOK_LENT does not fit"), "{}", letters[0].reason);
+    assert_eq!(world.log_status("loans", "broken").await, Some(ConsumeStatus::Dead));
+    eventually(millis(500), async || world.status("burnt").await == OutboxStatus::Failed).await;
+    let error = world.row("burnt").await.last_error.unwrap_or_default();
+    assert!(error.contains("事件类型不支持: BOOK_BURNT"), "{error}");
+}
