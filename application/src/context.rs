@@ -1,5 +1,7 @@
 //! Who asks, for which tenant, in which trace: what every use case takes.
 
+use std::fmt;
+
 use handover_domain::{TenantId, UserId};
 
 use crate::ports::EventMetadata;
@@ -51,6 +53,20 @@ pub enum Actor {
     Gateway,
     /// The service itself: a consumer or a job, by its name.
     System(&'static str),
+    /// Whoever may write to the database itself, by the name of the system's user: every role is theirs already.
+    CommandLine(String),
+}
+
+impl fmt::Display for Actor {
+    /// As the audit log names it: `user:9`, `command-line:root`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actor::User { id, .. } => write!(f, "user:{id}"),
+            Actor::Gateway => f.write_str("gateway"),
+            Actor::System(name) => write!(f, "system:{name}"),
+            Actor::CommandLine(user) => write!(f, "command-line:{user}"),
+        }
+    }
 }
 
 /// The trace of a request.
@@ -84,7 +100,7 @@ impl CommandContext {
     pub fn user(&self) -> Option<UserId> {
         match &self.actor {
             Actor::User { id, .. } => Some(*id),
-            Actor::Gateway | Actor::System(_) => None,
+            Actor::Gateway | Actor::System(_) | Actor::CommandLine(_) => None,
         }
     }
 
@@ -93,6 +109,7 @@ impl CommandContext {
         match &self.actor {
             Actor::User { roles, .. } => roles.contains(&role),
             Actor::Gateway | Actor::System(_) => false,
+            Actor::CommandLine(_) => true,
         }
     }
 

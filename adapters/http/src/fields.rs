@@ -1,11 +1,15 @@
 //! Reads the fields of a JSON object and collects everything that is wrong with them.
 //!
-//! **Invariant:** a field that nobody read, or that comes twice, is an error.
+//! **Invariant:** a field that nobody read, or that comes twice, is an error; in a nested object too.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use handover_domain::{IdError, Money, Product, TextError, Title};
+use chrono::{DateTime, Utc};
+use handover_application::use_cases::operations::{MAX_NAMED, Named, Reason};
+use handover_domain::{EventId, IdError, Money, Product, TextError, Title, UnknownName};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::messages::{self, Text};
@@ -13,22 +17,51 @@ use crate::refusal::Refusal;
 
 /// The fields of one object. Read each, then [`Fields::finish`].
 pub(crate) struct Fields {
-    values: Map<String, Value>,
+    /// What stands before the names of a nested object's fields: `filter.`
+    within: String,
+    values: Vec<(String, Field)>,
     errors: Vec<(String, Text)>,
+}
+
+/// A field as it came. Of an object only the text is kept: its fields are read when it is asked for.
+struct Field {
+    value: Value,
+    object: Option<Box<RawValue>>,
 }
 
 impl Fields {
     /// Of an empty object.
     pub(crate) fn none() -> Fields {
-        Fields { values: Map::new(), errors: Vec::new() }
+        Fields { within: String::new(), values: Vec::new(), errors: Vec::new() }
     }
 
     /// Of the object in these bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Fields, Refusal> {
-        let object: Object =
-            serde_json::from_slice(bytes).map_err(|_| Refusal::field("body", messages::NOT_AN_OBJECT))?;
-        let errors = object.twice.into_iter().map(|name| (name, messages::TWICE)).collect();
-        Ok(Fields { values: object.values, errors })
+        let object = serde_json::from_slice(bytes);
+        object
+            .and_then(|object: Object| Fields::of(object, String::new()))
+            .map_err(|_| Refusal::field("body", messages::NOT_AN_OBJECT))
+    }
+
+    fn of(object: Object, within: String) -> serde_json::Result<Fields> {
+        let mut values = Vec::with_capacity(object.values.len());
+        for (name, raw) in object.values {
+            let field = if raw.get().starts_with('{') {
+                Field { value: Value::Object(Map::new()), object: Some(raw) }
+            } else {
+                Field { value: serde_json::from_str(raw.get())?, object: None }
+            };
+            values.push((name, field));
+        }
+        let errors =
+            object.twice.into_iter().map(|name| (format!("{within}{name}"), messages::TWICE)).collect();
+        Ok(Fields { within, values, errors })
+    }
+
+    /// The field, if it is there and not null.
+    fn take(&mut self, name: &str) -> Option<Field> {
+        let place = self.values.iter().position(|(given, _)| given == name)?;
+        Some(self.values.remove(place).1).filter(|field| !field.value.is_null())
     }
 
     /// A field that must be there.
@@ -37,9 +70,9 @@ impl Fields {
         name: &str,
         read: impl FnOnce(&Value) -> Result<T, Text>,
     ) -> Option<T> {
-        match self.values.shift_remove(name) {
-            Some(Value::Null) | None => self.wrong(name, messages::REQUIRED),
-            Some(value) => read(&value).map_or_else(|error| self.wrong(name, error), Some),
+        match self.take(name) {
+            None => self.wrong(name, messages::REQUIRED),
+            Some(field) => read(&field.value).map_or_else(|error| self.wrong(name, error), Some),
         }
     }
 
@@ -49,27 +82,57 @@ impl Fields {
         name: &str,
         read: impl FnOnce(&Value) -> Result<T, Text>,
     ) -> Option<Option<T>> {
-        match self.values.shift_remove(name) {
-            Some(Value::Null) | None => Some(None),
-            Some(value) => {
-                read(&value).map_or_else(|error| self.wrong(name, error), |value| Some(Some(value)))
+        match self.take(name) {
+            None => Some(None),
+            Some(field) => {
+                read(&field.value).map_or_else(|error| self.wrong(name, error), |value| Some(Some(value)))
             }
         }
     }
 
-    /// Notes what is wrong with a field.
+    /// A nested object that may be absent or null; its fields are read from the [`Fields`] given. The outer `None` means
+    /// that it, or something in it, is wrong.
+    pub(crate) fn object<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut Fields) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let Some(field) = self.take(name) else { return Some(None) };
+        let within = format!("{}{name}.", self.within);
+        let inner = field.object.map(|raw| {
+            serde_json::from_str::<Object>(raw.get()).and_then(|object| Fields::of(object, within))
+        });
+        let Some(Ok(mut inner)) = inner else { return self.wrong(name, messages::NOT_AN_OBJECT) };
+        let value = read(&mut inner);
+        let errors = inner.close();
+        let is_right = errors.is_empty();
+        self.errors.extend(errors);
+        value.filter(|_| is_right).map(Some)
+    }
+
+    /// Notes what is wrong with a field; with an empty name, with this object.
     pub(crate) fn wrong<T>(&mut self, name: &str, error: impl Into<Text>) -> Option<T> {
-        self.errors.push((name.to_owned(), error.into()));
+        let name = format!("{}{name}", self.within);
+        self.errors.push((name.trim_end_matches('.').to_owned(), error.into()));
         None
     }
 
     /// What was read, if nothing is wrong.
-    pub(crate) fn finish<T>(mut self, read: Option<T>) -> Result<T, Refusal> {
-        self.errors.extend(self.values.into_iter().map(|(name, _)| (name, messages::UNKNOWN_FIELD)));
+    pub(crate) fn finish<T>(self, read: Option<T>) -> Result<T, Refusal> {
+        let errors = self.close();
         match read {
-            Some(read) if self.errors.is_empty() => Ok(read),
-            Some(_) | None => Err(Refusal::invalid(self.errors)),
+            Some(read) if errors.is_empty() => Ok(read),
+            Some(_) | None => Err(Refusal::invalid(errors)),
         }
+    }
+
+    /// Everything that is wrong, what nobody read included.
+    fn close(mut self) -> Vec<(String, Text)> {
+        let within = &self.within;
+        let unknown =
+            self.values.iter().map(|(name, _)| (format!("{within}{name}"), messages::UNKNOWN_FIELD));
+        self.errors.extend(unknown);
+        self.errors
     }
 }
 
@@ -91,9 +154,8 @@ pub(crate) fn visible_ascii(max: usize) -> impl FnOnce(&Value) -> Result<String,
 pub(crate) fn short_text(max: usize) -> impl FnOnce(&Value) -> Result<String, Text> {
     move |value| {
         let text = text(value)?;
-        let legal =
-            !text.trim().is_empty() && text.chars().count() <= max && !text.chars().any(char::is_control);
-        if legal { Ok(text) } else { Err(TextError { max }.into()) }
+        TextError::check(&text, max)?;
+        Ok(text)
     }
 }
 
@@ -121,9 +183,54 @@ pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: &Value) -> Result<I, T
     Ok(I::try_from(number)?)
 }
 
-/// An object with the names that came twice, which `serde_json::Map` would hide.
+/// A yes or a no.
+pub(crate) fn flag(value: &Value) -> Result<bool, Text> {
+    value.as_bool().ok_or(messages::NOT_A_FLAG)
+}
+
+/// A whole number.
+pub(crate) fn integer(value: &Value) -> Result<i64, Text> {
+    value.as_number().and_then(|number| number.as_i64()).ok_or(messages::NOT_AN_INTEGER)
+}
+
+/// A moment.
+pub(crate) fn time(value: &Value) -> Result<DateTime<Utc>, Text> {
+    messages::moment(&text(value)?)
+}
+
+/// A name out of an enum.
+pub(crate) fn name<T: std::str::FromStr<Err = UnknownName>>(value: &Value) -> Result<T, Text> {
+    text(value)?.parse().map_err(|error: UnknownName| messages::one_of(error.expected))
+}
+
+/// The id of an event.
+pub(crate) fn event_id(value: &Value) -> Result<EventId, Text> {
+    Ok(text(value)?.parse::<EventId>()?)
+}
+
+/// Why an operator does something.
+pub(crate) fn reason(value: &Value) -> Result<Reason, Text> {
+    Ok(Reason::new(text(value)?)?)
+}
+
+/// A list of names: as many as a call may name one by one.
+pub(crate) fn named<T: Ord + Clone>(
+    item: impl Fn(&Value) -> Result<T, Text>,
+) -> impl FnOnce(&Value) -> Result<Named<T>, Text> {
+    move |value| {
+        let items = value.as_array().ok_or_else(|| messages::list(MAX_NAMED))?;
+        // Before they are read: a longer one is not worth it.
+        if items.len() > MAX_NAMED {
+            return Err(messages::list(MAX_NAMED));
+        }
+        let items = items.iter().map(item).collect::<Result<Vec<T>, Text>>()?;
+        Named::new(items).ok_or_else(|| messages::list(MAX_NAMED))
+    }
+}
+
+/// An object with the names that came twice, which `serde_json::Map` would hide; of those the last value counts.
 struct Object {
-    values: Map<String, Value>,
+    values: Vec<(String, Box<RawValue>)>,
     twice: Vec<String>,
 }
 
@@ -138,11 +245,19 @@ impl<'de> Deserialize<'de> for Object {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object, A::Error> {
-                let mut object = Object { values: Map::new(), twice: Vec::new() };
-                while let Some((name, value)) = entries.next_entry::<String, Value>()? {
-                    if object.values.insert(name.clone(), value).is_some() && !object.twice.contains(&name) {
-                        object.twice.push(name);
+                let mut object = Object { values: Vec::new(), twice: Vec::new() };
+                let mut places: BTreeMap<String, usize> = BTreeMap::new();
+                while let Some((name, value)) = entries.next_entry::<String, Box<RawValue>>()? {
+                    let place = places.get(&name).and_then(|place| object.values.get_mut(*place));
+                    if let Some((_, last)) = place {
+                        *last = value;
+                        if !object.twice.contains(&name) {
+                            object.twice.push(name);
+                        }
+                        continue;
                     }
+                    places.insert(name.clone(), object.values.len());
+                    object.values.push((name, value));
                 }
                 Ok(object)
             }

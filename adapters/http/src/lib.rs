@@ -23,6 +23,7 @@ mod refusal;
 mod routes;
 mod server;
 mod trace;
+pub mod views;
 
 pub use auth::{Claims, TokenError, Tokens, WeakSecret};
 pub use callback::{BadSecret, CallbackVerifier};

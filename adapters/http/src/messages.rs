@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use chrono::{DateTime, Utc};
+use handover_application::use_cases::operations::BadFilter;
 use handover_domain::{
     IdError, MoneyError, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus, ProductRefusal,
     ProductStatus, TextError,
@@ -81,6 +83,25 @@ pub(crate) const NOT_A_TIME: Text = Text::fixed(
 );
 pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
 
+pub(crate) const NOT_A_FLAG: Text = Text::fixed("must be true or false", "必须是 true 或 false");
+pub(crate) const IDS_OR_FILTER: Text =
+    Text::fixed("give either eventIds or filter", "eventIds 与 filter 必须且只能给出一个");
+pub(crate) const QUEUE_OF_FILTER: Text =
+    Text::fixed("belongs into the filter, or beside eventIds", "应放在 filter 中，或与 eventIds 一起使用");
+pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
+pub(crate) const PACE_RANGE: Text =
+    Text::fixed("must be an integer from 1 to 10000", "必须是 1 到 10000 的整数");
+
+pub(crate) fn list(max: usize) -> Text {
+    Text::new(format!("must be a list of 1 to {max} items"), format!("必须是 1 到 {max} 项的列表"))
+}
+
+/// A moment, or what is wrong with it.
+pub(crate) fn moment(text: &str) -> Result<DateTime<Utc>, Text> {
+    let time = DateTime::parse_from_rfc3339(text).map_err(|_| NOT_A_TIME)?;
+    Ok(time.to_utc())
+}
+
 pub(crate) fn one_of(names: &str) -> Text {
     Text::new(format!("must be one of {names}"), format!("必须是以下之一：{names}"))
 }
@@ -98,6 +119,8 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "order" => "订单不存在",
         "payment" => "支付单不存在",
         "tenant" => "租户不存在",
+        "event" => "事件不存在",
+        "blocked aggregate" => "没有这样的被阻塞聚合",
         _ => "不存在",
     };
     Text::new(format!("no such {what}"), zh)
@@ -116,6 +139,15 @@ impl From<IdError> for Text {
             IdError::NotAnEventId => "必须是 1 到 64 个可见 ASCII 字符",
         };
         Text::new(error, zh)
+    }
+}
+
+impl From<BadFilter> for Text {
+    fn from(error: BadFilter) -> Text {
+        match error {
+            BadFilter::Empty => EMPTY_FILTER,
+            BadFilter::Pending => one_of("FAILED SENT"),
+        }
     }
 }
 

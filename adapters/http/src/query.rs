@@ -4,7 +4,7 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
 use handover_application::ports::OrderSide;
-use handover_domain::UnknownName;
+use handover_domain::{TenantId, UnknownName};
 
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
@@ -61,10 +61,20 @@ impl Parameters {
 
     /// A moment.
     pub(crate) fn time(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        self.read(name, messages::moment)
+    }
+
+    /// 1 to `max` visible ASCII characters.
+    pub(crate) fn visible_ascii(&mut self, name: &str, max: usize) -> Option<String> {
         self.read(name, |text| {
-            let time = DateTime::parse_from_rfc3339(text).map_err(|_| messages::NOT_A_TIME)?;
-            Ok(time.to_utc())
+            let legal = text.len() <= max && text.bytes().all(|b| b.is_ascii_graphic());
+            if legal { Ok(text.to_owned()) } else { Err(messages::visible_ascii(max)) }
         })
+    }
+
+    /// `tenantId`: whose rows.
+    pub(crate) fn tenant(&mut self) -> Option<TenantId> {
+        self.read("tenantId", |text| Ok(text.parse::<TenantId>()?))
     }
 
     /// `limit`: how many items a page has.

@@ -35,8 +35,8 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
         };
         let response = written(response, &trace.trace_id, language);
-        let duration_ms = begun.elapsed().as_millis();
-        tracing::info!(status = response.status().as_u16(), durationMs = %duration_ms, "answered");
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(status = response.status().as_u16(), durationMs = duration_ms, "answered");
         response
     }
     .instrument(span)

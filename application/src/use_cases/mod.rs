@@ -5,6 +5,7 @@ mod cancel_order;
 pub mod close_overdue_order;
 mod complete_order;
 mod list_product;
+pub mod operations;
 mod place_order;
 mod queries;
 mod settle_payment;

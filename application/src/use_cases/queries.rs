@@ -20,7 +20,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// From one row more than asked for.
-    fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> Page<T> {
+    pub(super) fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> Page<T> {
         let more = items.len() > limit as usize;
         items.truncate(limit as usize);
         let next = if more { items.last().map(id) } else { None };
@@ -147,7 +147,7 @@ fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {
 }
 
 /// The tenant that an operator's list is narrowed to; another tenant's rows are not there for it.
-fn visible_tenant(
+pub(super) fn visible_tenant(
     context: &CommandContext,
     asked: Option<TenantId>,
 ) -> Result<Option<TenantId>, UseCaseError> {

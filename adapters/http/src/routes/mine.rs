@@ -13,11 +13,11 @@ use handover_application::use_cases;
 use handover_domain::{CreditCounts, EventId, OrderId, OrderStatus, ProductId, UserId};
 use serde::Serialize;
 
-use super::{rfc3339, rfc3339_or_null};
 use crate::context::Caller;
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::query::Parameters;
+use crate::views::{rfc3339, rfc3339_or_null};
 
 pub(super) fn routes() -> Router<Arc<Edge>> {
     Router::new()

@@ -6,6 +6,7 @@ mod ops;
 mod orders;
 mod payments;
 mod products;
+mod timeline;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,8 +15,6 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Serializer;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::edge::Edge;
@@ -56,16 +55,4 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "not a text".to_owned());
     Refusal::fault(&format_args!("a route panicked: {what}")).into_response()
-}
-
-/// UTC with `Z` and no more fraction digits than needed (spec §1 "time").
-fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
-}
-
-fn rfc3339_or_null<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => rfc3339(time, serializer),
-        None => serializer.serialize_none(),
-    }
 }

@@ -13,7 +13,7 @@ use handover_domain::{
 };
 use serde::Serialize;
 
-use super::{payments, rfc3339, rfc3339_or_null};
+use super::{payments, timeline};
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
 use crate::edge::Edge;
@@ -21,6 +21,7 @@ use crate::envelope::{Answer, Done};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
+use crate::views::{rfc3339, rfc3339_or_null};
 
 pub(super) fn routes() -> Router<Arc<Edge>> {
     Router::new()
@@ -30,6 +31,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
         .route("/{id}/ship", post(ship))
         .route("/{id}/complete", post(complete))
         .route("/{id}/payments", post(payments::start))
+        .route("/{id}/timeline", get(timeline::timeline))
 }
 
 #[derive(Serialize)]

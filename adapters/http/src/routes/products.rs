@@ -10,7 +10,6 @@ use handover_application::use_cases::{self, ListProduct, Shelf};
 use handover_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
 
-use super::rfc3339;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
 use crate::edge::Edge;
@@ -18,6 +17,7 @@ use crate::envelope::{Answer, Done};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
+use crate::views::rfc3339;
 
 pub(super) fn routes() -> Router<Arc<Edge>> {
     Router::new()

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
+use handover_application::Role;
 use handover_application::ports::StoreError;
 use handover_http::{Limits, Problem, Readiness};
 use hyper::body::Frame;
 
-use crate::world::{BUYER, Broken, SELLER, Setup, World};
+use crate::world::{BUYER, Broken, SELLER, STRANGER, Setup, World};
 
 const PRODUCTS: &str = "/api/v1/products";
 
@@ -142,7 +143,27 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
         let store = Some(Arc::new(broken) as Arc<_>);
         let world = World::with(Setup { store, ..Setup::default() }).await;
         let body = r#"{"title":"a bicycle","price":1}"#;
-        for request in [world.get_as(BUYER, PRODUCTS), world.post_as(SELLER, PRODUCTS).json(body)] {
+        let operator = world.token(STRANGER, 1, &[Role::Operator]);
+        let look = |path: &str| world.get(&format!("/api/v1/ops/{path}")).token(&operator);
+        let act =
+            |path: &str, body: &str| world.post(&format!("/api/v1/ops/{path}")).token(&operator).json(body);
+        let requests = [
+            world.get_as(BUYER, PRODUCTS),
+            world.post_as(SELLER, PRODUCTS).json(body),
+            world.get_as(BUYER, "/api/v1/orders/1/timeline"),
+            look("outbox"),
+            look("outbox/e-1"),
+            look("blocked"),
+            look("dead-letters"),
+            look("consumptions"),
+            look("stats"),
+            look("audit"),
+            act("outbox/redrive", r#"{"eventIds":["e-1"]}"#),
+            act("blocked/Order/1/release", "{}"),
+            act("dead-letters/replay", r#"{"filter":{}}"#),
+            act("dead-letters/discard", r#"{"eventIds":["e-1"],"reason":"r"}"#),
+        ];
+        for request in requests {
             let answer = request.send().await.expect(status, code);
             assert!(!answer.text.contains("swordfish") && answer.data.is_null(), "{}", answer.text);
             assert_eq!(answer.headers.contains_key("retry-after"), code == "C0001");

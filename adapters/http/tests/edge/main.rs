@@ -5,13 +5,17 @@
 mod client;
 mod envelopes;
 mod inputs;
+mod letters;
 mod logs;
+mod looks;
 mod mine;
 mod operations;
 mod orders;
 mod payments;
 mod products;
+mod redrives;
 mod server;
+mod timelines;
 mod tokens;
 mod traces;
 mod world;

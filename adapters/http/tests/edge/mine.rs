@@ -12,14 +12,14 @@ const LISTS: [&str; 3] = ["/api/v1/notifications", "/api/v1/shipments", "/api/v1
 
 impl World {
     /// Starts relay and consumers, and waits until they have done what there is to do.
-    async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         runtime::start(&self.app, &Wake::default(), Roles::ALL, &Settings::default());
         // Time stands still while anybody works: it passes when all wait.
         self.app.tx.clock.sleep(Duration::from_secs(20)).await;
     }
 
     /// An order that was paid, shipped and received.
-    async fn completed(&self) -> i64 {
+    pub(crate) async fn completed(&self) -> i64 {
         let order = self.paid().await;
         let path = |step: &str| format!("/api/v1/orders/{order}/{step}");
         let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;

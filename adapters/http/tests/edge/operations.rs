@@ -30,9 +30,18 @@ async fn an_operator_sees_the_outbox_of_its_tenant() {
             "eventId": created["eventId"], "eventType": "ORDER_CREATED", "aggregateType": "Order", "aggregateId": id,
             "aggregateSeq": 1, "tenantId": 1, "status": "NEW", "retryCount": 0, "maxRetryCount": 3,
             "nextRetryTime": null, "lastError": null, "createTime": "2026-01-31T08:00:00Z",
-            "updateTime": "2026-01-31T08:00:00Z", "sentTime": null, "traceId": "t-1", "payload": payload
+            "updateTime": "2026-01-31T08:00:00Z", "sentTime": null, "releasedTime": null, "traceId": "t-1",
+            "payload": payload
         })
     );
+    let one = format!("{OUTBOX}/{}", created["eventId"].as_str().unwrap());
+    assert_eq!(&world.get(&one).token(&operator).send().await.expect(200, "00000").data, created);
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    world.get(&one).token(&elsewhere).send().await.expect(404, "A0404");
+    let long = "x".repeat(65);
+    for id in ["no-such", "%20", "a%20b", "%E5%AD%97", long.as_str()] {
+        world.get(&format!("{OUTBOX}/{id}")).token(&operator).send().await.expect(404, "A0404");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,11 +92,28 @@ async fn another_tenants_outbox_is_for_the_platform_alone() {
 #[tokio::test(start_paused = true)]
 async fn users_are_kept_from_operators_routes_before_their_input_is_read() {
     let world = World::new().await;
-    for path in [OUTBOX, "/api/v1/ops/queues", "/api/v1/ops/outbox?status=nonsense"] {
-        world.get(path).send().await.expect(401, "A0301");
-        world.get_as(SELLER, path).send().await.expect(403, "A0303");
-        let pii = world.token(SELLER, 1, &[Role::User, Role::Pii]);
-        world.get(path).token(&pii).send().await.expect(403, "A0303");
+    let pii = world.token(SELLER, 1, &[Role::User, Role::Pii]);
+    let gets = [
+        "outbox",
+        "outbox?status=nonsense",
+        "outbox/no-such",
+        "queues",
+        "blocked",
+        "dead-letters",
+        "consumptions?limit=0",
+        "stats",
+        "audit",
+    ];
+    for path in gets.map(|path| format!("/api/v1/ops/{path}")) {
+        world.get(&path).send().await.expect(401, "A0301");
+        world.get_as(SELLER, &path).send().await.expect(403, "A0303");
+        world.get(&path).token(&pii).send().await.expect(403, "A0303");
+    }
+    let posts = ["outbox/redrive", "blocked/Order/1/release", "dead-letters/replay", "dead-letters/discard"];
+    for path in posts.map(|path| format!("/api/v1/ops/{path}")) {
+        world.post(&path).json("{").send().await.expect(401, "A0301");
+        world.post_as(SELLER, &path).json("{").send().await.expect(403, "A0303");
+        world.post(&path).token(&pii).json("{").send().await.expect(403, "A0303");
     }
 }
 

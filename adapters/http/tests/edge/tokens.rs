@@ -180,8 +180,15 @@ async fn every_route_but_health_and_callback_needs_a_token() {
         "notifications",
         "shipments",
         "listings",
+        "orders/1/timeline",
         "ops/outbox",
+        "ops/outbox/e-1",
         "ops/queues",
+        "ops/blocked",
+        "ops/dead-letters",
+        "ops/consumptions",
+        "ops/stats",
+        "ops/audit",
     ];
     let posts = [
         "products",
@@ -192,6 +199,10 @@ async fn every_route_but_health_and_callback_needs_a_token() {
         "orders/1/ship",
         "orders/1/complete",
         "orders/1/payments",
+        "ops/outbox/redrive",
+        "ops/blocked/Order/1/release",
+        "ops/dead-letters/replay",
+        "ops/dead-letters/discard",
     ];
     for path in gets {
         world.get(&format!("/api/v1/{path}")).send().await.expect(401, "A0301");

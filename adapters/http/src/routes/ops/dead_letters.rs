@@ -1,0 +1,107 @@
+//! `/api/v1/ops/dead-letters`: looked at, replayed, discarded.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::{get, post};
+use handover_application::ports::{DeadLetterFilter, DeadLetterStatus};
+use handover_application::use_cases::operations::{self, DiscardLetters, Letters, ReplayLetters};
+use handover_domain::TenantId;
+
+use super::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
+use crate::body::JsonBody;
+use crate::context::Operator;
+use crate::edge::Edge;
+use crate::envelope::{Answer, Done};
+use crate::fields::{self, Fields};
+use crate::messages;
+use crate::query::Parameters;
+use crate::views::{DeadLetterView, DiscardView, ReplayView};
+
+/// The greatest number of characters of a letter's key: an event id, or a hash.
+const MAX_KEY_CHARS: usize = 64;
+
+pub(super) fn routes() -> Router<Arc<Edge>> {
+    Router::new().route("/", get(page)).route("/replay", post(replay)).route("/discard", post(discard))
+}
+
+async fn page(
+    State(edge): State<Arc<Edge>>,
+    Operator(context): Operator,
+    mut parameters: Parameters,
+) -> Answer {
+    let filter = DeadLetterFilter {
+        tenant: parameters.tenant(),
+        queue: parameters.visible_ascii("queue", MAX_QUEUE_CHARS),
+        event_type: parameters.visible_ascii("eventType", MAX_TYPE_CHARS),
+        status: parameters.read("status", |name| {
+            let names = || DeadLetterStatus::ALL.iter().map(|status| status.as_str()).collect::<Vec<_>>();
+            DeadLetterStatus::named(name).ok_or_else(|| messages::one_of(&names().join(" ")))
+        }),
+    };
+    let (before, limit) = (parameters.cursor(), parameters.limit());
+    parameters.finish()?;
+    let page = operations::dead_letters(&edge.app, &context, filter, before, limit).await?;
+    Done::page(page.items.into_iter().map(DeadLetterView::from).collect(), page.next)
+}
+
+async fn replay(
+    State(edge): State<Arc<Edge>>,
+    Operator(context): Operator,
+    JsonBody(mut body): JsonBody,
+) -> Answer {
+    let letters = letters(&mut body);
+    let dry_run = body.optional("dryRun", fields::flag);
+    let reason = body.optional("reason", fields::reason);
+    let command = letters.zip(dry_run).zip(reason).map(|((letters, dry_run), reason)| ReplayLetters {
+        letters,
+        dry_run: dry_run.unwrap_or(false),
+        reason,
+    });
+    let command = body.finish(command)?;
+    let replayed = operations::replay_dead_letters(&edge.app, &context, command).await?;
+    Done::ok(&ReplayView::from(replayed))
+}
+
+async fn discard(
+    State(edge): State<Arc<Edge>>,
+    Operator(context): Operator,
+    JsonBody(mut body): JsonBody,
+) -> Answer {
+    let letters = letters(&mut body);
+    let dry_run = body.optional("dryRun", fields::flag);
+    let reason = body.required("reason", fields::reason);
+    let command = letters.zip(dry_run).zip(reason).map(|((letters, dry_run), reason)| DiscardLetters {
+        letters,
+        dry_run: dry_run.unwrap_or(false),
+        reason,
+    });
+    let command = body.finish(command)?;
+    let discarded = operations::discard_dead_letters(&edge.app, &context, command).await?;
+    Done::ok(&DiscardView::from(discarded))
+}
+
+/// `eventIds`, with or without `queue`, or `filter`; an empty filter is all that nobody decided about.
+fn letters(body: &mut Fields) -> Option<Letters> {
+    let key = |value: &serde_json::Value| fields::visible_ascii(MAX_KEY_CHARS)(value);
+    let keys = body.optional("eventIds", fields::named(key));
+    let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
+    let filter = body.object("filter", filter);
+    match (keys?, filter?) {
+        (Some(keys), None) => Some(Letters::Keys { keys, queue: queue? }),
+        (None, Some(filter)) => match queue? {
+            None => Some(filter),
+            Some(_) => body.wrong("queue", messages::QUEUE_OF_FILTER),
+        },
+        (None, None) => body.wrong("eventIds", messages::IDS_OR_FILTER),
+        (Some(_), Some(_)) => body.wrong("filter", messages::IDS_OR_FILTER),
+    }
+}
+
+fn filter(body: &mut Fields) -> Option<Letters> {
+    let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
+    let event_type = body.optional("eventType", fields::visible_ascii(MAX_TYPE_CHARS));
+    let tenant = body.optional("tenantId", fields::id::<TenantId>);
+    Some(Letters::Filter { queue: queue?, event_type: event_type?, tenant: tenant? })
+}

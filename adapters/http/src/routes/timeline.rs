@@ -1,0 +1,25 @@
+//! `/api/v1/orders/{id}/timeline`: everything that happened to an order, for its parties and for operators.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use handover_application::use_cases::operations;
+use handover_domain::OrderId;
+
+use crate::context::Caller;
+use crate::edge::Edge;
+use crate::envelope::{Answer, Done};
+use crate::path::PathId;
+use crate::query::Parameters;
+use crate::views::TimelineView;
+
+pub(super) async fn timeline(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    PathId(id): PathId<OrderId>,
+    parameters: Parameters,
+) -> Answer {
+    parameters.finish()?;
+    let timeline = operations::timeline(&edge.app, &context, None, id).await?;
+    Done::ok(&TimelineView::from(timeline))
+}

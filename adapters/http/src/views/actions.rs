@@ -1,0 +1,99 @@
+//! What became of an operator's action.
+
+use chrono::{DateTime, Utc};
+use handover_application::use_cases::operations::{Discarded, Redriven, Refused, Replayed};
+use handover_domain::EventId;
+use serde::Serialize;
+
+use super::rfc3339_or_null;
+
+/// What became of a redrive.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RedriveView {
+    dry_run: bool,
+    matched: u64,
+    redriven: u64,
+    skipped: u64,
+    not_found: Vec<EventId>,
+    more: bool,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    first_due: Option<DateTime<Utc>>,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    last_due: Option<DateTime<Utc>>,
+}
+
+impl From<Redriven> for RedriveView {
+    fn from(redriven: Redriven) -> RedriveView {
+        let Redriven { dry_run, matched, redriven, skipped, not_found, more, first_due, last_due } = redriven;
+        RedriveView { dry_run, matched, redriven, skipped, not_found, more, first_due, last_due }
+    }
+}
+
+/// What became of a replay.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayView {
+    dry_run: bool,
+    matched: u64,
+    replayed: u64,
+    refused: Vec<RefusedView>,
+    not_found: Vec<String>,
+    more: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RefusedView {
+    queue: String,
+    message_key: String,
+    why: String,
+}
+
+impl From<Replayed> for ReplayView {
+    fn from(replayed: Replayed) -> ReplayView {
+        let Replayed { dry_run, matched, replayed, refused, not_found, more } = replayed;
+        let refused = refused.into_iter().map(RefusedView::from).collect();
+        ReplayView { dry_run, matched, replayed, refused, not_found, more }
+    }
+}
+
+impl From<Refused> for RefusedView {
+    fn from(Refused { queue, key, why }: Refused) -> RefusedView {
+        RefusedView { queue, message_key: key, why }
+    }
+}
+
+/// What became of a discard.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscardView {
+    dry_run: bool,
+    matched: u64,
+    discarded: u64,
+    not_found: Vec<String>,
+    more: bool,
+}
+
+impl From<Discarded> for DiscardView {
+    fn from(discarded: Discarded) -> DiscardView {
+        let Discarded { dry_run, matched, discarded, not_found, more } = discarded;
+        DiscardView { dry_run, matched, discarded, not_found, more }
+    }
+}
+
+/// An aggregate whose later events may pass.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseView {
+    aggregate_type: String,
+    aggregate_id: i64,
+    released: u64,
+}
+
+impl ReleaseView {
+    /// So many of its events hold nothing any more.
+    pub fn new(aggregate_type: String, aggregate_id: i64, released: u64) -> ReleaseView {
+        ReleaseView { aggregate_type, aggregate_id, released }
+    }
+}

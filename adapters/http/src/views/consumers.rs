@@ -1,0 +1,135 @@
+//! What became of events at their consumers, and of what operators did about it.
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::{AuditEntry, Consumed, Numbered};
+use handover_application::use_cases::operations::Parked;
+use handover_domain::{ConsumeStatus, EventId, TenantId};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{json_or_text, rfc3339, rfc3339_or_null};
+
+/// A dead letter.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterView {
+    queue: String,
+    message_key: String,
+    /// Null where the message is no event of ours.
+    event_id: Option<EventId>,
+    tenant_id: TenantId,
+    event_type: Option<String>,
+    trace_id: Option<String>,
+    reason: String,
+    #[serde(serialize_with = "rfc3339")]
+    died_at: DateTime<Utc>,
+    status: &'static str,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    decided_at: Option<DateTime<Utc>>,
+    note: Option<String>,
+    body: Value,
+}
+
+impl From<Parked> for DeadLetterView {
+    fn from(Parked { letter, event, .. }: Parked) -> DeadLetterView {
+        DeadLetterView {
+            queue: letter.queue,
+            message_key: letter.key,
+            event_id: event,
+            tenant_id: letter.tenant,
+            event_type: letter.event_type,
+            trace_id: letter.trace_id,
+            reason: letter.reason,
+            died_at: letter.died_at,
+            status: letter.status.as_str(),
+            decided_at: letter.decided_at,
+            note: letter.note,
+            body: json_or_text(letter.body),
+        }
+    }
+}
+
+/// A row of the consume log.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsumptionView {
+    consumer: String,
+    event_id: EventId,
+    event_type: String,
+    aggregate_type: String,
+    aggregate_id: i64,
+    aggregate_seq: i64,
+    tenant_id: TenantId,
+    status: ConsumeStatus,
+    attempts: u32,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    next_retry_time: Option<DateTime<Utc>>,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    lease_until: Option<DateTime<Utc>>,
+    error_message: Option<String>,
+    idempotency_key: Option<String>,
+    consume_result: Option<String>,
+    payload_hash: String,
+    trace_id: String,
+    cost_ms: i64,
+    #[serde(serialize_with = "rfc3339")]
+    consume_time: DateTime<Utc>,
+}
+
+impl From<Numbered<Consumed>> for ConsumptionView {
+    fn from(Numbered { effect: consumed, .. }: Numbered<Consumed>) -> ConsumptionView {
+        let record = consumed.record;
+        ConsumptionView {
+            consumer: consumed.consumer,
+            event_id: consumed.event_id,
+            event_type: consumed.event_type,
+            aggregate_type: consumed.aggregate.kind,
+            aggregate_id: consumed.aggregate.id,
+            aggregate_seq: consumed.aggregate_seq,
+            tenant_id: consumed.aggregate.tenant,
+            status: record.status,
+            attempts: record.attempts,
+            next_retry_time: record.next_retry_time,
+            lease_until: record.lease_until,
+            error_message: record.error_message,
+            idempotency_key: consumed.idempotency_key,
+            consume_result: consumed.consume_result,
+            payload_hash: consumed.payload_hash,
+            trace_id: consumed.trace_id,
+            cost_ms: consumed.cost_ms,
+            consume_time: record.consume_time,
+        }
+    }
+}
+
+/// One action of an operator.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditView {
+    audit_id: i64,
+    tenant_id: TenantId,
+    actor: String,
+    action: String,
+    selection: Value,
+    changed: u64,
+    reason: Option<String>,
+    trace_id: String,
+    #[serde(serialize_with = "rfc3339")]
+    create_time: DateTime<Utc>,
+}
+
+impl From<Numbered<AuditEntry>> for AuditView {
+    fn from(Numbered { id, effect: entry }: Numbered<AuditEntry>) -> AuditView {
+        AuditView {
+            audit_id: id,
+            tenant_id: entry.tenant,
+            actor: entry.actor,
+            action: entry.action,
+            selection: json_or_text(entry.selection),
+            changed: entry.changed,
+            reason: entry.reason,
+            trace_id: entry.trace_id,
+            create_time: entry.at,
+        }
+    }
+}

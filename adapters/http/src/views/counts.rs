@@ -1,0 +1,88 @@
+//! Numbers: how far everything has come, and how full the queues are.
+
+use handover_application::ports::QueueDepth;
+use handover_application::use_cases::operations::{ConsumerStats, Stats};
+use serde::Serialize;
+
+/// How full a queue is.
+#[derive(Debug, Serialize)]
+pub struct QueueView {
+    name: String,
+    ready: u64,
+    unacked: u64,
+    consumers: u64,
+}
+
+impl From<QueueDepth> for QueueView {
+    fn from(QueueDepth { name, ready, unacked, consumers }: QueueDepth) -> QueueView {
+        QueueView { name, ready, unacked, consumers }
+    }
+}
+
+/// How far everything has come.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatsView {
+    outbox: OutboxStatsView,
+    consumers: Vec<ConsumerStatsView>,
+    dead_letters: DeadLetterStatsView,
+    blocked: BlockedStatsView,
+    /// Null while the broker is away.
+    queues: Option<Vec<QueueView>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OutboxStatsView {
+    new: u64,
+    retry: u64,
+    sent: u64,
+    failed: u64,
+    oldest_pending_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ConsumerStatsView {
+    consumer: String,
+    processing: u64,
+    waiting: u64,
+    success: u64,
+    failed: u64,
+    dead: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DeadLetterStatsView {
+    open: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct BlockedStatsView {
+    aggregates: u64,
+    more: bool,
+}
+
+impl From<Stats> for StatsView {
+    fn from(stats: Stats) -> StatsView {
+        StatsView {
+            outbox: OutboxStatsView {
+                new: stats.outbox.new,
+                retry: stats.outbox.retry,
+                sent: stats.outbox.sent,
+                failed: stats.outbox.failed,
+                oldest_pending_seconds: stats.oldest_pending.map(|waited| waited.as_secs()),
+            },
+            consumers: stats.consumers.into_iter().map(ConsumerStatsView::from).collect(),
+            dead_letters: DeadLetterStatsView { open: stats.open_letters },
+            blocked: BlockedStatsView { aggregates: stats.blocked, more: stats.more_blocked },
+            queues: stats.queues.map(|queues| queues.into_iter().map(QueueView::from).collect()),
+        }
+    }
+}
+
+impl From<ConsumerStats> for ConsumerStatsView {
+    fn from(stats: ConsumerStats) -> ConsumerStatsView {
+        let ConsumerStats { consumer, processing, waiting, success, failed, dead } = stats;
+        ConsumerStatsView { consumer, processing, waiting, success, failed, dead }
+    }
+}

@@ -1,0 +1,91 @@
+//! The outbox.
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::{Blocked, Numbered, OutboxRow};
+use handover_domain::{EventId, OutboxStatus, TenantId};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{json_or_text, rfc3339, rfc3339_or_null};
+
+/// An event, wherever it stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventView {
+    event_id: EventId,
+    event_type: String,
+    aggregate_type: String,
+    aggregate_id: i64,
+    aggregate_seq: i64,
+    tenant_id: TenantId,
+    status: OutboxStatus,
+    retry_count: u32,
+    max_retry_count: u32,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    next_retry_time: Option<DateTime<Utc>>,
+    last_error: Option<String>,
+    #[serde(serialize_with = "rfc3339")]
+    create_time: DateTime<Utc>,
+    #[serde(serialize_with = "rfc3339")]
+    update_time: DateTime<Utc>,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    sent_time: Option<DateTime<Utc>>,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    released_time: Option<DateTime<Utc>>,
+    trace_id: String,
+    payload: Value,
+}
+
+impl From<OutboxRow> for EventView {
+    fn from(row: OutboxRow) -> EventView {
+        EventView {
+            trace_id: row.trace_id().to_owned(),
+            payload: json_or_text(row.payload),
+            event_id: row.event_id,
+            event_type: row.event_type,
+            aggregate_type: row.aggregate.kind,
+            aggregate_id: row.aggregate.id,
+            aggregate_seq: row.aggregate_seq,
+            tenant_id: row.aggregate.tenant,
+            status: row.status,
+            retry_count: row.retry_count,
+            max_retry_count: row.max_retry_count,
+            next_retry_time: row.next_retry_time,
+            last_error: row.last_error,
+            create_time: row.create_time,
+            update_time: row.update_time,
+            sent_time: row.sent_time,
+            released_time: row.released_time,
+        }
+    }
+}
+
+/// An aggregate whose later events are held.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockedView {
+    aggregate_type: String,
+    aggregate_id: i64,
+    tenant_id: TenantId,
+    event_id: EventId,
+    event_type: String,
+    last_error: Option<String>,
+    #[serde(serialize_with = "rfc3339")]
+    since: DateTime<Utc>,
+    held: u64,
+}
+
+impl From<Numbered<Blocked>> for BlockedView {
+    fn from(Numbered { effect: blocked, .. }: Numbered<Blocked>) -> BlockedView {
+        BlockedView {
+            aggregate_type: blocked.aggregate.kind,
+            aggregate_id: blocked.aggregate.id,
+            tenant_id: blocked.aggregate.tenant,
+            event_id: blocked.event_id,
+            event_type: blocked.event_type,
+            last_error: blocked.last_error,
+            since: blocked.since,
+            held: blocked.held,
+        }
+    }
+}

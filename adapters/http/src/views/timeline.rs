@@ -1,0 +1,66 @@
+//! What happened to an order.
+
+use chrono::{DateTime, Utc};
+use handover_application::use_cases::operations::{Timeline, TimelineItem};
+use handover_domain::{EventId, OrderId};
+use serde::Serialize;
+
+use super::rfc3339;
+
+/// What happened to an order, in order of time.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimelineView {
+    order_id: OrderId,
+    items: Vec<ItemView>,
+}
+
+/// What does not apply to an item is left out.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemView {
+    #[serde(serialize_with = "rfc3339")]
+    at: DateTime<Utc>,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<EventId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+}
+
+impl From<Timeline> for TimelineView {
+    fn from(timeline: Timeline) -> TimelineView {
+        let items = timeline.items.into_iter().map(ItemView::from).collect();
+        TimelineView { order_id: timeline.order, items }
+    }
+}
+
+impl From<TimelineItem> for ItemView {
+    fn from(item: TimelineItem) -> ItemView {
+        let TimelineItem {
+            at,
+            kind,
+            event_id,
+            event_type,
+            consumer,
+            status,
+            attempts,
+            what,
+            detail,
+            trace_id,
+        } = item;
+        let kind = kind.as_str();
+        ItemView { at, kind, event_id, event_type, consumer, status, attempts, what, detail, trace_id }
+    }
+}

@@ -1,0 +1,227 @@
+//! `/api/v1/ops/dead-letters`.
+
+use handover_application::Role;
+use handover_application::ports::{Consumption, DeadLetter, DeadLetterStatus, Expected};
+use handover_domain::{ConsumeStatus, EventId, TenantId};
+use serde_json::{Value, json};
+
+use crate::world::{STRANGER, World};
+
+const LETTERS: &str = "/api/v1/ops/dead-letters";
+const REPLAY: &str = "/api/v1/ops/dead-letters/replay";
+const DISCARD: &str = "/api/v1/ops/dead-letters/discard";
+const QUEUE: &str = "inventory.update.queue";
+
+impl World {
+    /// An order whose ORDER_CREATED died at the inventory; the id of that event.
+    pub(crate) async fn dead_order(&self) -> (i64, String) {
+        let order = self.order().await;
+        let id = self.look(&format!("outbox?aggregateId={order}&eventType=ORDER_CREATED")).await;
+        let id = id["items"][0]["eventId"].as_str().unwrap().to_owned();
+        let mut unit = self.app.tx.store.begin().await.unwrap();
+        let event: EventId = id.parse().unwrap();
+        let row = unit.outbox_by_event(&[event]).await.unwrap().remove(0);
+        let now = self.app.now();
+        let dead = Consumption {
+            consumer: "inventory".into(),
+            event_id: row.event_id.clone(),
+            event_type: row.event_type.clone(),
+            aggregate: row.aggregate.clone(),
+            aggregate_seq: row.aggregate_seq,
+            expected: Expected::Absent,
+            status: ConsumeStatus::Dead,
+            attempts: 4,
+            next_retry_time: None,
+            lease_until: None,
+            error_message: Some("out of paper".into()),
+            idempotency_key: None,
+            consume_result: None,
+            payload_hash: "h".into(),
+            trace_id: row.trace_id().to_owned(),
+            cost_ms: 0,
+            consume_time: now,
+        };
+        unit.record(&[dead]).await.unwrap();
+        unit.park(&[letter(QUEUE, &id, r#"{"a":1}"#, now)]).await.unwrap();
+        unit.commit().await.unwrap();
+        (order, id)
+    }
+
+    /// A message that is no event of ours.
+    async fn stray(&self) -> String {
+        let key = "0123456789abcdef".repeat(4);
+        let mut unit = self.app.tx.store.begin().await.unwrap();
+        unit.park(&[letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
+        unit.commit().await.unwrap();
+        key
+    }
+
+    async fn letter_status(&self, key: &str) -> Value {
+        let page = self.look("dead-letters").await;
+        let items = page["items"].as_array().unwrap();
+        items.iter().find(|item| item["messageKey"] == key).unwrap()["status"].clone()
+    }
+}
+
+fn letter(queue: &str, key: &str, body: &str, died_at: chrono::DateTime<chrono::Utc>) -> DeadLetter {
+    DeadLetter {
+        queue: queue.into(),
+        key: key.into(),
+        tenant: TenantId::DEFAULT,
+        event_type: Some("ORDER_CREATED".into()),
+        trace_id: Some("t-1".into()),
+        body: body.into(),
+        reason: "消息消费失败: out of paper".into(),
+        died_at,
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
+    let world = World::new().await;
+    let (_, id) = world.dead_order().await;
+    let stray = world.stray().await;
+    let page = world.look("dead-letters").await;
+    assert_eq!(page["nextCursor"], Value::Null);
+    let items = page["items"].as_array().unwrap();
+    assert_eq!(
+        items[1],
+        json!({
+            "queue": QUEUE, "messageKey": id, "eventId": id, "tenantId": 1, "eventType": "ORDER_CREATED",
+            "traceId": "t-1", "reason": "消息消费失败: out of paper", "diedAt": "2026-01-31T08:00:00Z",
+            "status": "OPEN", "decidedAt": null, "note": null, "body": { "a": 1 }
+        })
+    );
+    assert_eq!(
+        (&items[0]["messageKey"], &items[0]["eventId"], &items[0]["body"]),
+        (&json!(stray), &Value::Null, &json!("not JSON"))
+    );
+    let cases = [
+        ("?queue=inventory.update.queue", 2),
+        ("?queue=order.timeout.queue", 0),
+        ("?eventType=ORDER_CREATED", 2),
+        ("?eventType=ORDER_PAID", 0),
+        ("?status=OPEN", 2),
+        ("?status=REPLAYED", 0),
+        ("?tenantId=1", 2),
+        ("?limit=1", 1),
+    ];
+    for (query, count) in cases {
+        let page = world.look(&format!("dead-letters{query}")).await;
+        assert_eq!(page["items"].as_array().unwrap().len(), count, "{query}");
+    }
+    let first = world.look("dead-letters?limit=1").await;
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let rest = world.look(&format!("dead-letters?limit=1&cursor={cursor}")).await;
+    assert_eq!(rest, json!({ "items": [items[1]], "nextCursor": null }));
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    let other = world.get(LETTERS).token(&elsewhere).send().await.expect(200, "00000");
+    assert_eq!(other.data["items"], json!([]));
+    world.get(&format!("{LETTERS}?tenantId=1")).token(&elsewhere).send().await.expect(404, "A0404");
+    let wrong = world.get(&format!("{LETTERS}?status=open&page=2&cursor=x")).token(&world.operator());
+    let wrong = wrong.send().await.expect(400, "A0400");
+    assert_eq!(wrong.wrong_fields(), ["status", "cursor", "page"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replayed_letter_takes_effect_and_is_closed_and_what_is_not_ours_is_refused() {
+    let world = World::new().await;
+    let (order, id) = world.dead_order().await;
+    let stray = world.stray().await;
+    let body = json!({ "eventIds": [id, stray, "no-such"], "queue": QUEUE, "reason": "mended" });
+    let dry = json!({ "eventIds": [id, stray, "no-such"], "dryRun": true });
+    let dry = world.operate(REPLAY, &dry).await.expect(200, "00000").data;
+    assert_eq!((&dry["dryRun"], &dry["replayed"]), (&json!(true), &json!(0)));
+    assert_eq!(world.letter_status(&id).await, "OPEN");
+    let answer = world.operate(REPLAY, &body).await.expect(200, "00000").data;
+    let refused = json!([{ "queue": QUEUE, "messageKey": stray, "why": "no event of ours: discard it" }]);
+    assert_eq!(
+        answer,
+        json!({
+            "dryRun": false, "matched": 2, "replayed": 1, "refused": refused, "notFound": ["no-such"], "more": false
+        })
+    );
+    assert_eq!(dry["refused"], refused);
+    assert_eq!(world.letter_status(&id).await, "REPLAYED");
+    world.settled().await;
+    let log = world.look(&format!("consumptions?eventId={id}&consumer=inventory")).await;
+    assert_eq!((&log["items"][0]["status"], &log["items"][0]["attempts"]), (&json!("SUCCESS"), &json!(1)));
+    assert!(order > 0);
+    let audit = world.look("audit").await;
+    assert_eq!(audit["items"][0]["selection"], json!({ "eventIds": [id, stray, "no-such"], "queue": QUEUE }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_broker_that_is_away_a_replay_is_503_and_changes_nothing() {
+    let world = World::new().await;
+    let (_, id) = world.dead_order().await;
+    world.broker.set_reachable(false);
+    let away = world.operate(REPLAY, &json!({ "filter": {} })).await.expect(503, "C0001");
+    assert_eq!(away.headers["retry-after"], "5");
+    assert_eq!(world.letter_status(&id).await, "OPEN");
+    assert_eq!(world.look("audit").await["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_discarded_letter_is_closed_with_its_reason() {
+    let world = World::new().await;
+    let (_, id) = world.dead_order().await;
+    let stray = world.stray().await;
+    let body = json!({ "filter": { "queue": QUEUE }, "dryRun": true, "reason": "a stray" });
+    let dry = world.operate(DISCARD, &body).await.expect(200, "00000").data;
+    assert_eq!((&dry["matched"], &dry["discarded"]), (&json!(2), &json!(0)));
+    let body = json!({ "eventIds": [stray, "no-such"], "reason": "a stray" });
+    let answer = world.operate(DISCARD, &body).await.expect(200, "00000").data;
+    assert_eq!(
+        answer,
+        json!({ "dryRun": false, "matched": 1, "discarded": 1, "notFound": ["no-such"], "more": false })
+    );
+    let page = world.look("dead-letters?status=DISCARDED").await;
+    let item = &page["items"][0];
+    assert_eq!(
+        (&item["messageKey"], &item["note"], &item["decidedAt"]),
+        (&json!(stray), &json!("a stray"), &json!("2026-01-31T08:00:00Z"))
+    );
+    assert_eq!(world.letter_status(&id).await, "OPEN");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wrong_field_of_a_replay_or_discard_is_named() {
+    let world = World::new().await;
+    let (_, id) = world.dead_order().await;
+    let long = format!(r#"{{"eventIds":["{}"],"reason":"r"}}"#, "x".repeat(65));
+    let cases: [(&str, &[&str]); 14] = [
+        ("null", &["body"]),
+        (r#"{"reason":"r"}"#, &["eventIds"]),
+        (r#"{"eventIds":[],"reason":"r"}"#, &["eventIds"]),
+        (r#"{"eventIds":[true],"reason":"r"}"#, &["eventIds"]),
+        (&long, &["eventIds"]),
+        (r#"{"eventIds":["e"],"filter":{},"reason":"r"}"#, &["filter"]),
+        (r#"{"filter":{},"queue":"q","reason":"r"}"#, &["queue"]),
+        (r#"{"eventIds":["e"],"queue":"a b","reason":"r"}"#, &["queue"]),
+        (r#"{"filter":{"status":"OPEN"},"reason":"r"}"#, &["filter.status"]),
+        (
+            r#"{"filter":{"queue":"","eventType":1,"tenantId":"1"},"reason":"r"}"#,
+            &["filter.queue", "filter.eventType", "filter.tenantId"],
+        ),
+        (r#"{"filter":{"queue":"a","queue":"b"},"reason":"r"}"#, &["filter.queue"]),
+        (r#"{"filter":{},"dryRun":"yes","reason":"r"}"#, &["dryRun"]),
+        (r#"{"filter":{},"reason":" "}"#, &["reason"]),
+        (r#"{"filter":{},"reason":"r","perSecond":1}"#, &["perSecond"]),
+    ];
+    for (body, fields) in cases {
+        for path in [REPLAY, DISCARD] {
+            let request = world.post(path).token(&world.operator()).json(body);
+            assert_eq!(request.send().await.expect(400, "A0400").wrong_fields(), fields, "{path} {body}");
+        }
+    }
+    let request = world.post(DISCARD).token(&world.operator()).json(r#"{"filter":{}}"#);
+    assert_eq!(request.send().await.expect(400, "A0400").wrong_fields(), ["reason"]);
+    assert_eq!(world.letter_status(&id).await, "OPEN");
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    let other = world.post(REPLAY).token(&elsewhere).json(r#"{"filter":{"tenantId":1}}"#);
+    other.send().await.expect(404, "A0404");
+}

@@ -1,0 +1,99 @@
+//! `/api/v1/ops/consumptions`, `/stats`, `/audit`.
+
+use handover_application::Role;
+use serde_json::{Value, json};
+
+use crate::world::{STRANGER, World};
+
+#[tokio::test(start_paused = true)]
+async fn the_consume_log_is_shown_row_by_row() {
+    let world = World::new().await;
+    let (order, id) = world.dead_order().await;
+    let page = world.look("consumptions").await;
+    let item = &page["items"][0];
+    assert_eq!(
+        item,
+        &json!({
+            "consumer": "inventory", "eventId": id, "eventType": "ORDER_CREATED", "aggregateType": "Order",
+            "aggregateId": order, "aggregateSeq": 1, "tenantId": 1, "status": "DEAD", "attempts": 4,
+            "nextRetryTime": null, "leaseUntil": null, "errorMessage": "out of paper", "idempotencyKey": null,
+            "consumeResult": null, "payloadHash": "h", "traceId": item["traceId"], "costMs": 0,
+            "consumeTime": "2026-01-31T08:00:00Z"
+        })
+    );
+    let about = format!("?eventId={id}");
+    let cases: [(&str, usize); 7] = [
+        (&about, 1),
+        ("?eventId=no-such", 0),
+        ("?consumer=inventory", 1),
+        ("?consumer=webhooks", 0),
+        ("?status=DEAD", 1),
+        ("?status=SUCCESS", 0),
+        ("?tenantId=1", 1),
+    ];
+    for (query, count) in cases {
+        let page = world.look(&format!("consumptions{query}")).await;
+        assert_eq!(page["items"].as_array().unwrap().len(), count, "{query}");
+    }
+    let wrong = "/api/v1/ops/consumptions?eventId=a%20b&status=dead&tenantId=0&limit=101&queue=q";
+    let answer = world.get(wrong).token(&world.operator()).send().await.expect(400, "A0400");
+    assert_eq!(answer.wrong_fields(), ["tenantId", "eventId", "status", "limit", "queue"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there() {
+    let world = World::new().await;
+    world.dead_order().await;
+    world.failed_order().await;
+    tokio::time::advance(std::time::Duration::from_millis(61_900)).await;
+    let stats = world.look("stats").await;
+    let fields: Vec<&str> = stats.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(fields, ["outbox", "consumers", "deadLetters", "blocked", "queues"]);
+    assert_eq!(
+        stats["outbox"],
+        json!({ "new": 2, "retry": 0, "sent": 0, "failed": 2, "oldestPendingSeconds": 61 })
+    );
+    let consumers = stats["consumers"].as_array().unwrap();
+    assert_eq!(consumers.len(), 6, "{consumers:?}");
+    let inventory = consumers.iter().find(|consumer| consumer["consumer"] == "inventory").unwrap();
+    let expected = json!({ "consumer": "inventory", "processing": 0, "waiting": 0, "success": 0, "failed": 0, "dead": 1 });
+    assert_eq!(inventory, &expected);
+    assert_eq!(
+        (&stats["deadLetters"], &stats["blocked"]),
+        (&json!({ "open": 1 }), &json!({ "aggregates": 1, "more": false }))
+    );
+    let queue = &stats["queues"][0];
+    assert_eq!(queue, &json!({ "name": queue["name"], "ready": 0, "unacked": 0, "consumers": 0 }));
+    world.broker.set_reachable(false);
+    assert_eq!(world.look("stats").await["queues"], Value::Null);
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    let other = world.get("/api/v1/ops/stats").token(&elsewhere).send().await.expect(200, "00000").data;
+    let none = json!({ "new": 0, "retry": 0, "sent": 0, "failed": 0, "oldestPendingSeconds": null });
+    assert_eq!((&other["outbox"], &other["deadLetters"]), (&none, &json!({ "open": 0 })));
+    world.get("/api/v1/ops/stats?tenantId=1").token(&elsewhere).send().await.expect(404, "A0404");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_audit_log_comes_in_pages_newest_first_and_each_operator_sees_its_tenants() {
+    let world = World::new().await;
+    for reason in ["first", "second", "third"] {
+        let (_, ids) = world.failed_order().await;
+        let body = json!({ "eventIds": ids, "reason": reason });
+        world.operate("/api/v1/ops/outbox/redrive", &body).await.expect(200, "00000");
+    }
+    let reasons = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|item| item["reason"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = world.look("audit?limit=2").await;
+    assert_eq!(reasons(&first), ["third", "second"]);
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let rest = world.look(&format!("audit?limit=2&cursor={cursor}")).await;
+    assert_eq!((reasons(&rest), &rest["nextCursor"]), (vec!["first".to_owned()], &Value::Null));
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    let other = world.get("/api/v1/ops/audit").token(&elsewhere).send().await.expect(200, "00000");
+    assert_eq!(other.data["items"], json!([]));
+    let platform = world.token(STRANGER, 2, &[Role::Platform]);
+    let all = world.get("/api/v1/ops/audit?tenantId=1").token(&platform).send().await.expect(200, "00000");
+    assert_eq!(reasons(&all.data).len(), 3);
+}

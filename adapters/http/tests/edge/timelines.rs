@@ -1,0 +1,72 @@
+//! `/api/v1/orders/{id}/timeline`.
+
+use handover_application::Role;
+use serde_json::{Value, json};
+
+use crate::world::{BUYER, SELLER, STRANGER, World};
+
+fn path(order: i64) -> String {
+    format!("/api/v1/orders/{order}/timeline")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parties_see_what_happened_in_order_of_time() {
+    let world = World::new().await;
+    let order = world.completed().await;
+    world.settled().await;
+    let shown = world.get_as(BUYER, &path(order)).send().await.expect(200, "00000").data;
+    assert_eq!(world.get_as(SELLER, &path(order)).send().await.expect(200, "00000").data, shown);
+    assert_eq!(shown["orderId"], order);
+    let items = shown["items"].as_array().unwrap();
+    let times: Vec<&str> = items.iter().map(|item| item["at"].as_str().unwrap()).collect();
+    let mut sorted: Vec<chrono::DateTime<chrono::FixedOffset>> =
+        times.iter().map(|time| time.parse().unwrap()).collect();
+    let as_shown = sorted.clone();
+    sorted.sort();
+    assert_eq!(as_shown, sorted);
+    let of_kind = |kind: &str| items.iter().filter(|item| item["kind"] == kind).collect::<Vec<_>>();
+    let states: Vec<&str> = of_kind("state").iter().map(|item| item["status"].as_str().unwrap()).collect();
+    assert_eq!(states, ["pending", "paid", "shipped", "completed"]);
+    for kind in ["payment", "event", "published", "consumed", "effect"] {
+        assert!(!of_kind(kind).is_empty(), "no {kind}");
+    }
+    let first = &items[0];
+    assert_eq!(
+        first,
+        &json!({
+            "at": "2026-01-31T08:00:00Z", "kind": "state", "eventId": first["eventId"],
+            "eventType": "ORDER_CREATED", "status": "pending", "what": "order placed", "traceId": first["traceId"]
+        })
+    );
+    let applied = of_kind("consumed").into_iter().find(|item| item["consumer"] == "fulfillment").unwrap();
+    assert_eq!(
+        (&applied["status"], &applied["attempts"], &applied["detail"]),
+        (&json!("SUCCESS"), &json!(1), &json!("shipment task opened"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_finds_no_timeline_and_operators_see_what_went_wrong() {
+    let world = World::new().await;
+    let (order, id) = world.dead_order().await;
+    let detail = |shown: &Value, kind: &str| {
+        let items = shown["items"].as_array().unwrap();
+        items.iter().find(|item| item["kind"] == kind).unwrap()["detail"].clone()
+    };
+    let buyers = world.get_as(BUYER, &path(order)).send().await.expect(200, "00000");
+    assert!(!buyers.text.contains("out of paper"), "{}", buyers.text);
+    assert_eq!(detail(&buyers.data, "deadLetter"), Value::Null);
+    for (tenant, role) in [(1, Role::Operator), (2, Role::Platform)] {
+        let token = world.token(STRANGER, tenant, &[role]);
+        let shown = world.get(&path(order)).token(&token).send().await.expect(200, "00000").data;
+        assert_eq!(detail(&shown, "deadLetter"), "消息消费失败: out of paper");
+        assert_eq!(detail(&shown, "consumed"), "out of paper");
+        assert_eq!(shown["items"][0]["eventId"], id);
+    }
+    world.get_as(STRANGER, &path(order)).send().await.expect(404, "A0404");
+    let elsewhere = world.token(BUYER, 2, &[Role::User, Role::Operator]);
+    world.get(&path(order)).token(&elsewhere).send().await.expect(404, "A0404");
+    world.get_as(BUYER, &path(order + 1)).send().await.expect(404, "A0404");
+    let wrong = world.get_as(BUYER, &format!("{}?limit=5", path(order))).send().await.expect(400, "A0400");
+    assert_eq!(wrong.wrong_fields(), ["limit"]);
+}

@@ -1,0 +1,120 @@
+//! Which dead letters an operator decides about.
+
+use std::collections::BTreeSet;
+
+use handover_domain::TenantId;
+use serde_json::{Map, Value};
+
+use super::oldest::Oldest;
+use super::{Named, asked};
+use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, Numbered};
+use crate::use_cases::UseCaseError;
+use crate::use_cases::queries::visible_tenant;
+use crate::{App, CommandContext};
+
+/// The greatest number of dead letters that one call decides about.
+pub const MAX_LETTERS: u32 = 1_000;
+
+/// Where a letter stands as long as a person has to decide about it.
+pub(super) const UNDECIDED: [DeadLetterStatus; 2] = [DeadLetterStatus::Open, DeadLetterStatus::Replaying];
+
+/// Which dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Letters {
+    /// Those under these keys, whatever was decided about them.
+    Keys {
+        /// The keys: event ids, or hashes of what was no event of ours.
+        keys: Named<String>,
+        /// Only those that died at this queue: an event can have died at several.
+        queue: Option<String>,
+    },
+    /// Those that nobody decided about, the oldest first.
+    Filter {
+        /// Died at this queue.
+        queue: Option<String>,
+        /// Of this event type.
+        event_type: Option<String>,
+        /// Of this tenant.
+        tenant: Option<TenantId>,
+    },
+}
+
+/// What was chosen.
+pub(super) struct Chosen {
+    /// In the order in which they were parked.
+    pub(super) letters: Vec<DeadLetter>,
+    /// Keys that were named and are not there, or another tenant's.
+    pub(super) missing: Vec<String>,
+    /// Whether the filter chooses further ones.
+    pub(super) more: bool,
+}
+
+impl Letters {
+    pub(super) async fn choose(&self, app: &App, context: &CommandContext) -> Result<Chosen, UseCaseError> {
+        match self {
+            Letters::Keys { keys, queue } => {
+                let tenant = visible_tenant(context, None)?;
+                let mut letters = app.view().await?.dead_letters_of(keys.as_slice()).await?;
+                letters.retain(|letter| {
+                    tenant.is_none_or(|tenant| letter.tenant == tenant)
+                        && queue.as_ref().is_none_or(|queue| letter.queue == *queue)
+                });
+                let there: BTreeSet<&str> = letters.iter().map(|letter| letter.key.as_str()).collect();
+                let missing = keys.as_slice().iter().filter(|key| !there.contains(key.as_str()));
+                let missing = missing.cloned().collect();
+                Ok(Chosen { letters, missing, more: false })
+            }
+            Letters::Filter { queue, event_type, tenant } => {
+                let filter = DeadLetterFilter {
+                    tenant: visible_tenant(context, *tenant)?,
+                    queue: queue.clone(),
+                    event_type: event_type.clone(),
+                    status: None,
+                };
+                undecided(app, &filter).await
+            }
+        }
+    }
+
+    /// What was asked for, for the audit log.
+    pub(super) fn selection(&self) -> Map<String, Value> {
+        match self {
+            Letters::Keys { keys, queue } => asked([
+                ("eventIds", Some(keys.as_slice().iter().map(String::as_str).collect())),
+                ("queue", queue.as_deref().map(Value::from)),
+            ]),
+            Letters::Filter { queue, event_type, tenant } => {
+                let filter = asked([
+                    ("queue", queue.as_deref().map(Value::from)),
+                    ("eventType", event_type.as_deref().map(Value::from)),
+                    ("tenantId", tenant.map(|tenant| tenant.get().into())),
+                ]);
+                asked([("filter", Some(Value::Object(filter)))])
+            }
+        }
+    }
+}
+
+/// The oldest that a filter chooses among those that nobody decided about.
+async fn undecided(app: &App, filter: &DeadLetterFilter) -> Result<Chosen, UseCaseError> {
+    let mut view = app.view().await?;
+    let (mut letters, mut more) = (Vec::new(), false);
+    for status in UNDECIDED {
+        let filter = DeadLetterFilter { status: Some(status), ..filter.clone() };
+        let mut oldest = Oldest::new(MAX_LETTERS, |letter: &Numbered<DeadLetter>| letter.id);
+        while let Some(before) = oldest.before() {
+            oldest.tell(view.dead_letters_page(&filter, before, oldest.limit()).await?);
+        }
+        let (found, further) = oldest.found();
+        letters.extend(found);
+        more |= further;
+    }
+    letters.sort_by_key(|letter| letter.id);
+    more |= letters.len() > MAX_LETTERS as usize;
+    letters.truncate(MAX_LETTERS as usize);
+    Ok(Chosen {
+        letters: letters.into_iter().map(|letter| letter.effect).collect(),
+        missing: Vec::new(),
+        more,
+    })
+}

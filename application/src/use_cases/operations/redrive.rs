@@ -1,0 +1,276 @@
+//! An operator sends events once more: those that were given up, and those whose consumers should look again.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use handover_domain::{EventId, OutboxStatus};
+use serde_json::{Map, Value};
+use tracing::warn;
+
+use super::oldest::Oldest;
+use super::{Action, Named, Reason, asked, done_before};
+use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive};
+use crate::use_cases::UseCaseError;
+use crate::use_cases::queries::visible_tenant;
+use crate::{App, CommandContext, with_tx};
+
+/// The greatest number of events that one call redrives.
+pub const MAX_REDRIVEN: u32 = 10_000;
+/// How many of them one unit of work moves.
+const UNIT: usize = 500;
+
+/// How many events a second fall due, so that a redrive does not storm the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace(NonZeroU16);
+
+impl Pace {
+    /// The greatest.
+    pub const MAX: u16 = 10_000;
+
+    /// A pace, if it is from 1 to [`Pace::MAX`].
+    pub fn new(per_second: u16) -> Option<Pace> {
+        NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(Pace)
+    }
+
+    /// When the event at this place is due.
+    fn due(self, now: DateTime<Utc>, place: usize) -> DateTime<Utc> {
+        let micros =
+            i64::try_from(place).unwrap_or(i64::MAX).saturating_mul(1_000_000) / i64::from(self.0.get());
+        now + TimeDelta::microseconds(micros)
+    }
+}
+
+impl Default for Pace {
+    /// 100 a second.
+    fn default() -> Self {
+        Pace(NonZeroU16::MIN.saturating_add(99))
+    }
+}
+
+/// Which rows of the outbox are redriven, by what they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedriveFilter(OutboxFilter);
+
+/// Why a filter chooses nothing to redrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadFilter {
+    /// It would be the whole outbox.
+    #[error("must have at least one field")]
+    Empty,
+    /// `NEW` and `RETRY` ones are on their way.
+    #[error("must be one of FAILED SENT")]
+    Pending,
+}
+
+impl RedriveFilter {
+    /// A filter with at least one field. Where it names no status, `FAILED` is meant.
+    pub fn new(filter: OutboxFilter) -> Result<RedriveFilter, BadFilter> {
+        if filter == OutboxFilter::default() {
+            return Err(BadFilter::Empty);
+        }
+        match filter.status {
+            Some(OutboxStatus::New | OutboxStatus::Retry) => Err(BadFilter::Pending),
+            Some(OutboxStatus::Sent | OutboxStatus::Failed) => Ok(RedriveFilter(filter)),
+            None => Ok(RedriveFilter(OutboxFilter { status: Some(OutboxStatus::Failed), ..filter })),
+        }
+    }
+}
+
+/// Which rows of the outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rows {
+    /// These events.
+    Events(Named<EventId>),
+    /// What a filter chooses, the oldest first.
+    Filter(RedriveFilter),
+}
+
+/// What is redriven, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedriveEvents {
+    /// Which rows.
+    pub rows: Rows,
+    /// Whether it is only looked what would happen.
+    pub dry_run: bool,
+    /// How many fall due a second.
+    pub pace: Pace,
+    /// Why.
+    pub reason: Option<Reason>,
+}
+
+/// What became of a redrive.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Redriven {
+    /// Whether it was only looked what would happen.
+    pub dry_run: bool,
+    /// How many rows were chosen, as far as one call goes.
+    pub matched: u64,
+    /// How many of them are published once more; none in a dry run.
+    pub redriven: u64,
+    /// How many of them are on their way anyway.
+    pub skipped: u64,
+    /// Events that were named and are not there, or another tenant's.
+    pub not_found: Vec<EventId>,
+    /// Whether the filter chooses further ones.
+    pub more: bool,
+    /// When the first one is due; in a dry run, when it would be.
+    pub first_due: Option<DateTime<Utc>>,
+    /// When the last one is.
+    pub last_due: Option<DateTime<Utc>>,
+}
+
+/// Makes events due once more, spread by the pace in order of their ids: `FAILED` ones again, `SENT` ones for consumers
+/// to look at, which ignore what they have done. Attempts are counted anew. What is on its way is left alone.
+pub async fn redrive_events(
+    app: &App,
+    context: &CommandContext,
+    command: RedriveEvents,
+) -> Result<Redriven, UseCaseError> {
+    let chosen = choose(app, context, &command.rows).await?;
+    let mut redriven = Redriven {
+        dry_run: command.dry_run,
+        matched: chosen.rows.len() as u64,
+        not_found: chosen.missing,
+        more: chosen.more,
+        ..Redriven::default()
+    };
+    let now = app.now();
+    let due: Vec<Redrive> = chosen
+        .rows
+        .into_iter()
+        .filter(|row| !row.status.is_pending())
+        .enumerate()
+        .map(|(place, row)| Redrive { event_id: row.event_id, due: command.pace.due(now, place) })
+        .collect();
+    redriven.skipped = redriven.matched - due.len() as u64;
+    redriven.first_due = due.first().map(|first| first.due);
+    redriven.last_due = due.last().map(|last| last.due);
+    if command.dry_run {
+        return Ok(redriven);
+    }
+    let action =
+        Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
+    let parts = due.len().div_ceil(UNIT);
+    for (part, due) in due.chunks(UNIT).enumerate() {
+        let entry = action.entry(context, (part + 1, parts), now);
+        match move_on(app, due.to_vec(), chosen.wanted, entry).await {
+            Ok(moved) => {
+                redriven.redriven += moved;
+                redriven.skipped += due.len() as u64 - moved;
+            }
+            Err(error) if redriven.redriven > 0 => {
+                warn!(%error, redriven = redriven.redriven, "a redrive ends before its time");
+                redriven.more = true;
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(redriven)
+}
+
+/// One unit: what still stands as it was chosen is moved. Tells how many were.
+async fn move_on(
+    app: &App,
+    due: Vec<Redrive>,
+    wanted: Wanted,
+    entry: AuditEntry,
+) -> Result<u64, UseCaseError> {
+    let ids: Vec<EventId> = due.iter().map(|it| it.event_id.clone()).collect();
+    let job = Arc::new((due, ids, entry));
+    with_tx(&app.tx, move |unit, attempt| {
+        let job = Arc::clone(&job);
+        Box::pin(async move {
+            let (due, ids, entry) = &*job;
+            if let Some(changed) = done_before(unit, attempt, entry).await? {
+                return Ok(changed);
+            }
+            let rows = unit.outbox_by_event(ids).await?;
+            let still: BTreeSet<&EventId> =
+                rows.iter().filter(|row| wanted.is(row.status)).map(|row| &row.event_id).collect();
+            let due: Vec<Redrive> = due.iter().filter(|it| still.contains(&it.event_id)).cloned().collect();
+            let changed = unit.redrive(&due, entry.at).await?;
+            if changed > 0 {
+                unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
+            }
+            Ok(changed)
+        })
+    })
+    .await
+}
+
+/// Where a row has to stand to be redriven.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    /// It was named: wherever nothing is to happen any more.
+    Settled,
+    /// As the filter says.
+    Just(OutboxStatus),
+}
+
+impl Wanted {
+    fn is(self, status: OutboxStatus) -> bool {
+        match self {
+            Wanted::Settled => !status.is_pending(),
+            Wanted::Just(wanted) => status == wanted,
+        }
+    }
+}
+
+struct Chosen {
+    /// In order of their ids.
+    rows: Vec<OutboxRow>,
+    wanted: Wanted,
+    missing: Vec<EventId>,
+    more: bool,
+}
+
+async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chosen, UseCaseError> {
+    match rows {
+        Rows::Events(events) => {
+            let tenant = visible_tenant(context, None)?;
+            let mut rows = app.view().await?.outbox_by_event(events.as_slice()).await?;
+            rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
+            rows.sort_by_key(|row| row.id);
+            let there: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
+            let missing = events.as_slice().iter().filter(|id| !there.contains(id)).cloned().collect();
+            Ok(Chosen { rows, wanted: Wanted::Settled, missing, more: false })
+        }
+        Rows::Filter(RedriveFilter(filter)) => {
+            let filter = OutboxFilter { tenant: visible_tenant(context, filter.tenant)?, ..filter.clone() };
+            let wanted = filter.status.map_or(Wanted::Settled, Wanted::Just);
+            let mut view = app.view().await?;
+            let mut oldest = Oldest::new(MAX_REDRIVEN, |row: &OutboxRow| row.id);
+            while let Some(before) = oldest.before() {
+                oldest.tell(view.outbox_page(&filter, before, oldest.limit()).await?);
+            }
+            let (rows, more) = oldest.found();
+            Ok(Chosen { rows, wanted, missing: Vec::new(), more })
+        }
+    }
+}
+
+/// What was asked for, for the audit log.
+fn selection(command: &RedriveEvents) -> Map<String, Value> {
+    let time = |time: DateTime<Utc>| Value::from(time.to_rfc3339_opts(SecondsFormat::AutoSi, true));
+    let mut selection = match &command.rows {
+        Rows::Events(events) => {
+            asked([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
+        }
+        Rows::Filter(RedriveFilter(filter)) => {
+            let filter = asked([
+                ("status", filter.status.map(|status| status.as_str().into())),
+                ("eventType", filter.event_type.as_deref().map(Value::from)),
+                ("aggregateId", filter.aggregate_id.map(Value::from)),
+                ("tenantId", filter.tenant.map(|tenant| tenant.get().into())),
+                ("from", filter.from.map(time)),
+                ("to", filter.to.map(time)),
+            ]);
+            asked([("filter", Some(Value::Object(filter)))])
+        }
+    };
+    selection.insert("perSecond".to_owned(), command.pace.0.get().into());
+    selection
+}

@@ -1,0 +1,176 @@
+//! An operator sends dead letters back to the consumers they died at.
+//!
+//! Three steps, each of which may be the last one before the process ends. First, in one unit: the letter is
+//! `REPLAYING`, and the consume log has the event to be tried anew, with no attempt counted. Then the event, as its
+//! outbox row has it, goes to that consumer's queue alone. Last, once the broker confirmed it: the letter is `REPLAYED`.
+//!
+//! **Invariant:** from the first step on the consume log keeps the event, so whatever the message does, the consumer
+//! applies it once; a letter is `REPLAYED` only after a confirm, or when there is nothing left to do.
+
+mod batch;
+
+use std::collections::BTreeMap;
+
+use handover_domain::EventId;
+use tracing::warn;
+
+use super::letters::Letters;
+use super::{Action, Reason};
+use crate::consumers::answered;
+use crate::ports::{DeadLetter, DeadLetterStatus, OutboxRow, StoreError};
+use crate::relay::outgoing_to;
+use crate::use_cases::UseCaseError;
+use crate::{App, CommandContext};
+use batch::{Batch, BatchEnd};
+
+/// How many letters go through the three steps together.
+const BATCH: usize = 100;
+
+/// Which letters are sent back, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayLetters {
+    /// Which.
+    pub letters: Letters,
+    /// Whether it is only looked what would happen.
+    pub dry_run: bool,
+    /// Why.
+    pub reason: Option<Reason>,
+}
+
+/// A letter that was not sent back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The queue at which it died.
+    pub queue: String,
+    /// Its key there.
+    pub key: String,
+    /// Why not, and what can be done.
+    pub why: String,
+}
+
+/// What became of a replay.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Replayed {
+    /// Whether it was only looked what would happen.
+    pub dry_run: bool,
+    /// How many letters were chosen, as far as one call goes.
+    pub matched: u64,
+    /// How many of them are back at their consumers; none in a dry run.
+    pub replayed: u64,
+    /// Those that are not, or would not be.
+    pub refused: Vec<Refused>,
+    /// Keys that were named and are not there, or another tenant's.
+    pub not_found: Vec<String>,
+    /// Whether the filter chooses further ones.
+    pub more: bool,
+}
+
+/// Sends dead letters back, each to the consumer it died at and to no other, with its attempts counted anew. One whose
+/// event was applied meanwhile is only closed. One that the broker does not confirm stays `REPLAYING` and can be
+/// replayed again.
+pub async fn replay_dead_letters(
+    app: &App,
+    context: &CommandContext,
+    command: ReplayLetters,
+) -> Result<Replayed, UseCaseError> {
+    let chosen = command.letters.choose(app, context).await?;
+    let (ready, refused) = judge(app, &chosen.letters).await?;
+    let mut replayed = Replayed {
+        dry_run: command.dry_run,
+        matched: chosen.letters.len() as u64,
+        replayed: 0,
+        refused,
+        not_found: chosen.missing,
+        more: chosen.more,
+    };
+    if command.dry_run || ready.is_empty() {
+        return Ok(replayed);
+    }
+    // With a broker that is away nothing is begun.
+    answered(app.broker.queues()).await?;
+    let action = Action {
+        name: "dead-letters.replay",
+        selection: command.letters.selection(),
+        reason: command.reason,
+    };
+    let parts = ready.len().div_ceil(BATCH);
+    for (part, letters) in ready.chunks(BATCH).enumerate() {
+        let entry = action.entry(context, (part + 1, parts), app.now());
+        let batch = Batch { letters: letters.to_vec(), entry };
+        let (task, last) = (app.clone(), part + 1 == parts);
+        // As a task of its own: a caller who goes away does not cut it between its steps.
+        let ended = match app.tx.tasks.spawn(async move { batch.run(&task).await }).await {
+            Ok(Some(ended)) => ended,
+            Ok(None) => Err(StoreError::Unavailable("the process is ending".into())),
+            Err(panic) => Err(StoreError::Backend(Box::new(panic))),
+        };
+        match ended {
+            Ok(BatchEnd { replayed: count, refused, is_away }) => {
+                replayed.replayed += count;
+                replayed.refused.extend(refused);
+                if is_away && !last {
+                    replayed.more = true;
+                    break;
+                }
+            }
+            Err(error) if part > 0 => {
+                warn!(%error, replayed = replayed.replayed, "a replay ends before its time");
+                replayed.more = true;
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(replayed)
+}
+
+/// A letter that can be sent back.
+#[derive(Debug, Clone)]
+struct Ready {
+    queue: String,
+    key: String,
+    consumer: &'static str,
+    event: OutboxRow,
+}
+
+/// Which of the letters can be sent back, in the order in which their events happened, and why the others cannot.
+async fn judge(app: &App, letters: &[DeadLetter]) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
+    let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
+    let rows = app.view().await?.outbox_by_event(&ids).await?;
+    let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
+    let consumers: BTreeMap<&str, &'static str> =
+        app.subscribers().iter().map(|subscriber| (subscriber.queue, subscriber.handler.name())).collect();
+    let (mut ready, mut refused) = (Vec::new(), Vec::new());
+    for letter in letters {
+        let (queue, key) = (letter.queue.clone(), letter.key.clone());
+        match judged(letter, rows.get(key.as_str()).copied(), consumers.get(queue.as_str()).copied()) {
+            Ok((event, consumer)) => ready.push(Ready { queue, key, consumer, event: event.clone() }),
+            Err(why) => refused.push(Refused { queue, key, why }),
+        }
+    }
+    ready.sort_by_key(|letter| letter.event.id);
+    Ok((ready, refused))
+}
+
+fn judged<'a>(
+    letter: &DeadLetter,
+    event: Option<&'a OutboxRow>,
+    consumer: Option<&'static str>,
+) -> Result<(&'a OutboxRow, &'static str), String> {
+    if let Some(why) = decided(letter.status) {
+        return Err(why.to_owned());
+    }
+    let event = event.ok_or("no event of ours: discard it")?;
+    let consumer = consumer.ok_or_else(|| format!("no consumer works on {}", letter.queue))?;
+    outgoing_to(&letter.queue, event).map_err(|why| format!("it cannot be sent: {why}"))?;
+    Ok((event, consumer))
+}
+
+/// Why a letter that somebody decided about is not sent back.
+fn decided(status: DeadLetterStatus) -> Option<&'static str> {
+    match status {
+        DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
+        DeadLetterStatus::Replayed => Some("it was replayed already"),
+        DeadLetterStatus::Discarded => Some("it was discarded"),
+    }
+}

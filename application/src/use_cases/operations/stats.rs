@@ -1,0 +1,107 @@
+//! How far everything has come, in numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use handover_domain::{ConsumeStatus, TenantId};
+use tracing::debug;
+
+use crate::consumers::answered;
+use crate::ports::{ConsumeCount, OutboxCounts, QueueDepth};
+use crate::use_cases::UseCaseError;
+use crate::use_cases::queries::visible_tenant;
+use crate::{App, CommandContext};
+
+/// Up to how many blocked aggregates are counted.
+pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
+
+/// How many events stand where at one consumer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConsumerStats {
+    /// The consumer.
+    pub consumer: String,
+    /// Attempts that are running, or were when their process ended.
+    pub processing: u64,
+    /// Waiting for an earlier event.
+    pub waiting: u64,
+    /// Applied.
+    pub success: u64,
+    /// To be tried again.
+    pub failed: u64,
+    /// Given up.
+    pub dead: u64,
+}
+
+/// How far everything has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats {
+    /// The outbox.
+    pub outbox: OutboxCounts,
+    /// How long the oldest pending event has waited.
+    pub oldest_pending: Option<Duration>,
+    /// The consumers, by name; each that there is, and each that there was.
+    pub consumers: Vec<ConsumerStats>,
+    /// Dead letters that nobody has decided about for good.
+    pub open_letters: u64,
+    /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`].
+    pub blocked: u64,
+    /// Whether there are more of them.
+    pub more_blocked: bool,
+    /// The queues, which are everybody's; `None` while the broker is away.
+    pub queues: Option<Vec<QueueDepth>>,
+}
+
+/// Counts what an operator may see.
+pub async fn stats(
+    app: &App,
+    context: &CommandContext,
+    tenant: Option<TenantId>,
+) -> Result<Stats, UseCaseError> {
+    let tenant = visible_tenant(context, tenant)?;
+    let mut view = app.view().await?;
+    let outbox = view.outbox_counts(tenant).await?;
+    let counts = view.consume_counts(tenant).await?;
+    let open_letters = view.undecided_dead_letters(tenant).await?;
+    let blocked = view.blocked_page(tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len() as u64;
+    // Before the broker is asked: it may live in the same database.
+    drop(view);
+    let queues = match answered(app.broker.queues()).await {
+        Ok(queues) => Some(queues),
+        Err(error) => {
+            debug!(%error, "the broker tells no depths");
+            None
+        }
+    };
+    let now = app.now();
+    Ok(Stats {
+        outbox,
+        oldest_pending: outbox.oldest_pending.map(|since| (now - since).to_std().unwrap_or_default()),
+        consumers: by_consumer(app, counts),
+        open_letters,
+        blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
+        more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
+        queues,
+    })
+}
+
+fn by_consumer(app: &App, counts: Vec<ConsumeCount>) -> Vec<ConsumerStats> {
+    let named = |name: &str| ConsumerStats { consumer: name.to_owned(), ..ConsumerStats::default() };
+    let mut consumers: BTreeMap<String, ConsumerStats> = app
+        .subscribers()
+        .iter()
+        .map(|subscriber| subscriber.handler.name())
+        .map(|name| (name.to_owned(), named(name)))
+        .collect();
+    for count in counts {
+        let stats = consumers.entry(count.consumer.clone()).or_insert_with(|| named(&count.consumer));
+        let field = match count.status {
+            ConsumeStatus::Processing => &mut stats.processing,
+            ConsumeStatus::Waiting => &mut stats.waiting,
+            ConsumeStatus::Success => &mut stats.success,
+            ConsumeStatus::Failed => &mut stats.failed,
+            ConsumeStatus::Dead => &mut stats.dead,
+        };
+        *field += count.events;
+    }
+    consumers.into_values().collect()
+}

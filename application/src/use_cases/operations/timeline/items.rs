@@ -1,0 +1,251 @@
+//! From rows to what a person reads of them.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use handover_domain::{
+    ConsumeStatus, EventBody, EventId, OrderStatus, OutboxStatus, Payment, PaymentSettled, PaymentStatus,
+};
+
+use super::{Sight, TimelineItem, TimelineKind};
+use crate::App;
+use crate::ports::{
+    Consumed, CreditChange, DeadLetter, DeadLetterStatus, ListingChange, ListingChangeKind, Notification,
+    OrderSide, OutboxRow, ShipmentTask,
+};
+use crate::relay::envelope_of;
+
+/// The items of a timeline, each with its place among those of its moment.
+pub(super) struct Items<'a> {
+    sight: Sight,
+    /// The consumers by their queues.
+    consumers: BTreeMap<&'static str, &'static str>,
+    events: BTreeMap<&'a EventId, &'a OutboxRow>,
+    placed: Vec<(Place, TimelineItem)>,
+}
+
+/// When, then which event first, then what of that event first.
+type Place = (DateTime<Utc>, i64, TimelineKind);
+
+impl<'a> Items<'a> {
+    pub(super) fn new(app: &App, sight: Sight, rows: &'a [OutboxRow]) -> Items<'a> {
+        let consumers = app
+            .subscribers()
+            .iter()
+            .map(|subscriber| (subscriber.queue, subscriber.handler.name()))
+            .collect();
+        let events = rows.iter().map(|row| (&row.event_id, row)).collect();
+        Items { sight, consumers, events, placed: Vec::new() }
+    }
+
+    pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
+        self.placed.sort_by_key(|(place, _)| *place);
+        self.placed.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// Payments as they were started; how they ended is in their events.
+    pub(super) fn of_payments(&mut self, payments: &[Payment]) {
+        // No event tells of the start. It comes after what announced the order, and before what tells of the end.
+        let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
+        for payment in payments {
+            let item = TimelineItem {
+                status: Some(PaymentStatus::Processing.as_str()),
+                detail: Some(payment.method.clone()),
+                ..bare(payment.create_time, TimelineKind::Payment, started(payment))
+            };
+            self.placed.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        }
+    }
+
+    /// What an event says happened, that it was committed, and how far it came.
+    pub(super) fn of_event(&mut self, row: &OutboxRow) {
+        let body = envelope_of(row).ok().and_then(|envelope| envelope.body().ok());
+        if let Some(change) = body.and_then(|body| change(row.create_time, body)) {
+            self.push(&row.event_id, change);
+        }
+        let what = format!("{} committed to the outbox", row.event_type);
+        self.push(&row.event_id, bare(row.create_time, TimelineKind::Event, what));
+        let (at, attempts, what) = match row.status {
+            OutboxStatus::New => return,
+            OutboxStatus::Sent => (
+                row.sent_time.unwrap_or(row.update_time),
+                row.retry_count.saturating_add(1),
+                "confirmed by the broker",
+            ),
+            OutboxStatus::Retry if row.retry_count == 0 => (row.update_time, 0, "to be published once more"),
+            OutboxStatus::Retry => (row.update_time, row.retry_count, "not confirmed; to be published again"),
+            OutboxStatus::Failed => {
+                (row.update_time, row.retry_count, "given up before the broker confirmed it")
+            }
+        };
+        let detail = match row.status {
+            OutboxStatus::New | OutboxStatus::Sent => None,
+            OutboxStatus::Retry | OutboxStatus::Failed => self.for_operators(row.last_error.clone()),
+        };
+        let (status, attempts) = (Some(row.status.as_str()), Some(attempts));
+        let published = bare(at, TimelineKind::Published, what);
+        self.push(&row.event_id, TimelineItem { status, attempts, detail, ..published });
+    }
+
+    pub(super) fn of_consumption(&mut self, consumed: Consumed) {
+        let (record, consumer) = (consumed.record, consumed.consumer);
+        let what = match record.status {
+            ConsumeStatus::Processing => format!("{consumer} is applying it"),
+            ConsumeStatus::Waiting => format!("waits at {consumer} for an earlier event"),
+            ConsumeStatus::Success => format!("applied by {consumer}"),
+            ConsumeStatus::Failed => format!("failed at {consumer}; it tries again"),
+            ConsumeStatus::Dead => format!("given up by {consumer}"),
+        };
+        let detail = match record.status {
+            ConsumeStatus::Success => consumed.consume_result,
+            ConsumeStatus::Processing
+            | ConsumeStatus::Waiting
+            | ConsumeStatus::Failed
+            | ConsumeStatus::Dead => self.for_operators(record.error_message),
+        };
+        let item = TimelineItem {
+            consumer: Some(consumer),
+            status: Some(record.status.as_str()),
+            attempts: Some(record.attempts),
+            detail,
+            ..bare(record.consume_time, TimelineKind::Consumed, what)
+        };
+        self.push(&consumed.event_id, item);
+    }
+
+    /// When it was parked, and what a person decided since.
+    pub(super) fn of_letter(&mut self, letter: DeadLetter) {
+        let Ok(event) = letter.key.parse::<EventId>() else { return };
+        let consumer = self.consumers.get(letter.queue.as_str()).map(|name| (*name).to_owned());
+        let parked = TimelineItem {
+            consumer: consumer.clone(),
+            status: Some(DeadLetterStatus::Open.as_str()),
+            detail: self.for_operators(Some(letter.reason)),
+            ..bare(letter.died_at, TimelineKind::DeadLetter, "parked for a person")
+        };
+        self.push(&event, parked);
+        let what = match letter.status {
+            // Whatever was decided before it died again says nothing of now.
+            DeadLetterStatus::Open => return,
+            DeadLetterStatus::Replaying => "on its way back to its consumer",
+            DeadLetterStatus::Replayed => "sent back to its consumer",
+            DeadLetterStatus::Discarded => "given up by a person",
+        };
+        let decided = TimelineItem {
+            consumer,
+            status: Some(letter.status.as_str()),
+            detail: self.for_operators(letter.note),
+            ..bare(letter.decided_at.unwrap_or(letter.died_at), TimelineKind::DeadLetter, what)
+        };
+        self.push(&event, decided);
+    }
+
+    pub(super) fn of_listings(&mut self, changes: Vec<ListingChange>) {
+        for change in changes {
+            let what = match change.kind {
+                ListingChangeKind::Occupied => {
+                    format!("product {} taken off the seller's listing", change.product)
+                }
+                ListingChangeKind::Released => {
+                    format!("product {} back on the seller's listing", change.product)
+                }
+            };
+            self.push(&change.event_id, bare(change.at, TimelineKind::Effect, what));
+        }
+    }
+
+    pub(super) fn of_shipments(&mut self, tasks: Vec<ShipmentTask>) {
+        for task in tasks {
+            let item = bare(task.at, TimelineKind::Effect, "shipment task opened for the seller");
+            self.push(&task.event_id, item);
+        }
+    }
+
+    pub(super) fn of_notifications(&mut self, notifications: Vec<Notification>) {
+        for told in notifications {
+            let side = match told.side {
+                OrderSide::Buyer => "buyer",
+                OrderSide::Seller => "seller",
+            };
+            let what = format!("{side} notified: {} -> {}", told.old_status, told.new_status);
+            self.push(&told.event_id, bare(told.at, TimelineKind::Effect, what));
+        }
+    }
+
+    pub(super) fn of_credit(&mut self, changes: Vec<CreditChange>) {
+        for change in changes {
+            let what = format!("counted for the buyer's credit as {}", change.step);
+            self.push(&change.event_id, bare(change.at, TimelineKind::Effect, what));
+        }
+    }
+
+    fn push(&mut self, event: &EventId, mut item: TimelineItem) {
+        let row = self.events.get(event);
+        item.event_id = Some(event.clone());
+        item.event_type = row.map(|row| row.event_type.clone());
+        item.trace_id = row.map(|row| row.trace_id().to_owned());
+        self.placed.push(((item.at, row.map_or(i64::MAX, |row| row.id), item.kind), item));
+    }
+
+    fn for_operators(&self, text: Option<String>) -> Option<String> {
+        match self.sight {
+            Sight::Operator => text,
+            Sight::Party => None,
+        }
+    }
+}
+
+/// What an event says happened to the order or a payment of it.
+fn change(at: DateTime<Utc>, body: EventBody) -> Option<TimelineItem> {
+    let state = |status: OrderStatus, what: &str| TimelineItem {
+        status: Some(status.as_str()),
+        ..bare(at, TimelineKind::State, what)
+    };
+    let settled = |body: PaymentSettled, status: PaymentStatus, how: &str| TimelineItem {
+        status: Some(status.as_str()),
+        detail: Some(body.payment_method),
+        ..bare(
+            at,
+            TimelineKind::Payment,
+            format!("payment of {} {} {how}", body.amount, body.currency.as_str()),
+        )
+    };
+    match body {
+        EventBody::OrderCreated(_) => Some(state(OrderStatus::Pending, "order placed")),
+        EventBody::OrderPaid(_) => Some(state(OrderStatus::Paid, "order paid")),
+        EventBody::OrderStatusChanged(body) => {
+            Some(state(body.new_status, &format!("order {}", body.new_status)))
+        }
+        EventBody::OrderCancelled(body) => {
+            let detail = Some(body.reason.as_str().to_owned());
+            Some(TimelineItem { detail, ..state(OrderStatus::Cancelled, "order cancelled") })
+        }
+        EventBody::OrderRefunded(_) => Some(state(OrderStatus::Refunded, "order refunded")),
+        EventBody::PaymentSucceeded(body) => Some(settled(body, PaymentStatus::Success, "succeeded")),
+        EventBody::PaymentFailed(body) => Some(settled(body, PaymentStatus::Failed, "failed")),
+        EventBody::OrderTimeout(_)
+        | EventBody::RefundSucceeded(_)
+        | EventBody::RefundFailed(_)
+        | EventBody::InvoiceGenerated(_) => None,
+    }
+}
+
+fn started(payment: &Payment) -> String {
+    format!("payment of {} {} started", payment.amount, payment.currency.as_str())
+}
+
+/// An item of which nothing more is known yet.
+fn bare(at: DateTime<Utc>, kind: TimelineKind, what: impl Into<String>) -> TimelineItem {
+    TimelineItem {
+        at,
+        kind,
+        event_id: None,
+        event_type: None,
+        consumer: None,
+        status: None,
+        attempts: None,
+        what: what.into(),
+        detail: None,
+        trace_id: None,
+    }
+}

@@ -1,0 +1,175 @@
+//! What became of one order: every change, every event, every publish, every consumer, every effect.
+
+mod items;
+
+use chrono::{DateTime, Utc};
+use handover_domain::{AggregateRef, AggregateType, EventId, EventType, Order, OrderId, TenantId};
+
+use crate::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError, View};
+use crate::use_cases::UseCaseError;
+use crate::{App, CommandContext, Role};
+use items::Items;
+
+/// What happened to an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeline {
+    /// The order.
+    pub order: OrderId,
+    /// In order of time; of what happened at the same moment the cause comes first.
+    pub items: Vec<TimelineItem>,
+}
+
+/// What kind of thing happened. Of one event at one moment they come in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimelineKind {
+    /// The order changed.
+    State,
+    /// A payment was started or settled.
+    Payment,
+    /// An event was committed with the change.
+    Event,
+    /// The broker confirmed an event, or did not.
+    Published,
+    /// A consumer left something behind; within the unit of work that also wrote the consume log.
+    Effect,
+    /// A consumer recorded an event.
+    Consumed,
+    /// An event was parked for a person.
+    DeadLetter,
+}
+
+impl TimelineKind {
+    /// Its name in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TimelineKind::State => "state",
+            TimelineKind::Payment => "payment",
+            TimelineKind::Event => "event",
+            TimelineKind::Published => "published",
+            TimelineKind::Effect => "effect",
+            TimelineKind::Consumed => "consumed",
+            TimelineKind::DeadLetter => "deadLetter",
+        }
+    }
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineItem {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What kind of thing.
+    pub kind: TimelineKind,
+    /// By which event.
+    pub event_id: Option<EventId>,
+    /// Of which type.
+    pub event_type: Option<String>,
+    /// At which consumer.
+    pub consumer: Option<String>,
+    /// Where it stands since: the order, the payment, the outbox row, the row of the consume log, the dead letter.
+    pub status: Option<&'static str>,
+    /// How many attempts it took so far.
+    pub attempts: Option<u32>,
+    /// In a few words.
+    pub what: String,
+    /// More of it; errors and reasons only for operators.
+    pub detail: Option<String>,
+    /// In which trace.
+    pub trace_id: Option<String>,
+}
+
+/// How much somebody may see of an order's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// What happened.
+    Party,
+    /// And what went wrong on the way.
+    Operator,
+}
+
+/// What happened to an order, for its parties, the operators of its tenant and the platform; nobody else finds it. The
+/// platform may name the tenant; it need not, as an order's id is in one tenant only.
+pub async fn timeline(
+    app: &App,
+    context: &CommandContext,
+    tenant: Option<TenantId>,
+    id: OrderId,
+) -> Result<Timeline, UseCaseError> {
+    let mut view = app.view().await?;
+    let found = visible_order(view.as_mut(), context, tenant, id).await?;
+    let (order, sight) = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+    let payments = view.payments_of(order.tenant, id).await?;
+    let about = |kind: AggregateType, id: i64| AggregateRef {
+        tenant: order.tenant,
+        kind: kind.as_str().to_owned(),
+        id,
+    };
+    let mut aggregates = vec![about(AggregateType::Order, id.get())];
+    aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
+    let mut rows = view.outbox_about(&aggregates).await?;
+    rows.sort_by_key(|row| row.id);
+    let mut items = Items::new(app, sight, &rows);
+    items.of_payments(&payments);
+    for row in &rows {
+        items.of_event(row);
+    }
+    let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+    for consumed in view.consumed_of(&ids).await? {
+        items.of_consumption(consumed);
+    }
+    let keys: Vec<String> = ids.into_iter().map(String::from).collect();
+    for letter in letters_of(view.as_mut(), &keys, order.tenant).await? {
+        items.of_letter(letter);
+    }
+    items.of_listings(view.listing_changes(order.tenant, id).await?);
+    items.of_shipments(view.shipment_tasks(order.tenant, id).await?);
+    items.of_notifications(view.notifications_about(order.tenant, id).await?);
+    items.of_credit(view.credit_changes(order.tenant, id).await?);
+    Ok(Timeline { order: id, items: items.in_order() })
+}
+
+async fn letters_of(
+    view: &mut dyn View,
+    keys: &[String],
+    tenant: TenantId,
+) -> Result<Vec<DeadLetter>, StoreError> {
+    let mut letters = view.dead_letters_of(keys).await?;
+    letters.retain(|letter| letter.tenant == tenant);
+    Ok(letters)
+}
+
+async fn visible_order(
+    view: &mut dyn View,
+    context: &CommandContext,
+    asked: Option<TenantId>,
+    id: OrderId,
+) -> Result<Option<(Order, Sight)>, StoreError> {
+    if context.has(Role::Platform) {
+        let tenant = match asked {
+            Some(tenant) => Some(tenant),
+            None => tenant_of(view, id).await?,
+        };
+        let Some(tenant) = tenant else { return Ok(None) };
+        return Ok(view.order_by_id(tenant, id).await?.map(|order| (order, Sight::Operator)));
+    }
+    if asked.is_some_and(|asked| asked != context.tenant) {
+        return Ok(None);
+    }
+    if context.has(Role::Operator) {
+        let order = view.order_by_id(context.tenant, id).await?;
+        return Ok(order.map(|order| (order, Sight::Operator)));
+    }
+    let Some(user) = context.user() else { return Ok(None) };
+    Ok(view.order_of_party(context.tenant, id, user).await?.map(|order| (order, Sight::Party)))
+}
+
+/// The tenant that an order belongs to: that of the event which announced it.
+async fn tenant_of(view: &mut dyn View, id: OrderId) -> Result<Option<TenantId>, StoreError> {
+    let filter = OutboxFilter {
+        event_type: Some(EventType::OrderCreated.as_str().to_owned()),
+        aggregate_id: Some(id.get()),
+        ..OutboxFilter::default()
+    };
+    let rows: Vec<OutboxRow> = view.outbox_page(&filter, None, 1).await?;
+    Ok(rows.first().map(|row| row.aggregate.tenant))
+}
