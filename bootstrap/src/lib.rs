@@ -7,6 +7,7 @@ mod beside;
 pub mod cli;
 pub mod commands;
 pub mod config;
+mod demo;
 mod doctor;
 mod edge;
 mod failure;
@@ -14,8 +15,8 @@ mod lock;
 mod output;
 mod secrets;
 mod service;
+mod signals;
 pub mod telemetry;
-mod views;
 mod wiring;
 
 pub use failure::{Exit, Failure};

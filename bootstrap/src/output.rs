@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use serde_json::Value;
 
 /// The widest that a cell of a list gets; the whole is in `show` and in the JSON.
 const CELL: usize = 72;
@@ -28,10 +29,51 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     format!("{}\n", table.trim_fmt())
 }
 
+/// What each item says under these names, in columns.
+pub(crate) fn columns(names: &[&str], items: &[Value]) -> String {
+    table(names, items.iter().map(|item| names.iter().map(|name| cell(&item[*name])).collect()))
+}
+
+/// Everything that an object says, a field on each line; of a list of objects each on a line of its own.
+pub(crate) fn object(object: &Value) -> String {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (name, value) in object.as_object().into_iter().flatten() {
+        match value.as_array() {
+            Some(items) if items.iter().any(Value::is_object) => {
+                lines.extend(items.iter().map(|item| {
+                    let cells: Vec<String> =
+                        item.as_object().into_iter().flatten().map(|(_, it)| cell(it)).collect();
+                    (name.as_str(), cells.join("  "))
+                }));
+            }
+            Some(_) | None => lines.push((name, cell(value))),
+        }
+    }
+    fields(&lines)
+}
+
+/// A value as a person reads it: text without quotes, nothing for null, a list of texts with commas.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if !items.iter().any(|item| item.is_object() || item.is_array()) => {
+            items.iter().map(cell).collect::<Vec<_>>().join(", ")
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
 /// A name and its value on each line, nothing cut.
 pub(crate) fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    fields.iter().map(|(name, value)| format!("{name:width$}  {}\n", visible(value))).collect()
+    let line = |(name, value): &(&str, String)| format!("{name:width$}  {}", visible(value));
+    fields.iter().map(|field| format!("{}\n", line(field).trim_end())).collect()
+}
+
+/// What an answer says, as the API would write it.
+pub(crate) fn value(view: &impl Serialize) -> Value {
+    serde_json::to_value(view).unwrap_or_default()
 }
 
 /// JSON over several lines.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::cli::Parts;
 use crate::config::Config;
 use crate::edge::Listening;
-use crate::wiring::{Database, application};
+use crate::wiring::{Carriage, Database, application, direct};
 use crate::{Failure, Secrets};
 
 /// A service that runs. Dropped without [`Service::stop`] it is cut off, as by a crash.
@@ -28,6 +28,15 @@ pub struct Service {
 impl Service {
     /// Takes the database, brings it up to date, ends what a crashed predecessor left, and starts the parts.
     pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
+        Service::start_carried(config, parts, direct()).await
+    }
+
+    /// The same, with something between the application and its broker.
+    pub(crate) async fn start_carried(
+        config: &Config,
+        parts: Parts,
+        carriage: Carriage,
+    ) -> Result<Service, Failure> {
         Secrets::allow(config, parts.api.then_some(config.listen))?;
         // The address first: a port in use says so before anything is touched.
         let listener = match parts.api {
@@ -38,7 +47,7 @@ impl Service {
         let database = Database::open(&config.database, &wake).await?;
         database.take_over().await?;
         let secrets = Secrets::of(config)?;
-        let app = application(config, &database).await?;
+        let app = application(config, &database, carriage).await?;
         runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         runtime::start(&app, &wake, parts.roles, &config.settings);
         let edge = match listener {

@@ -1,6 +1,8 @@
 //! Log lines: to stderr, JSON unless a person reads them on a terminal. Stdout belongs to what a command answers.
 
+use std::fs::File;
 use std::io::IsTerminal;
+use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -25,6 +27,16 @@ pub fn install(config: &LogConfig) {
         builder.with_ansi(std::io::stderr().is_terminal()).try_init()
     };
     if let Err(error) = installed {
+        tracing::debug!(%error, "the log is installed already");
+    }
+}
+
+/// Installs the log of this process as JSON lines in a file. A second call changes nothing.
+pub(crate) fn install_in(config: &LogConfig, file: File) {
+    let filter = EnvFilter::builder().parse_lossy(&config.level);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Mutex::new(file));
+    let json = builder.json().flatten_event(true).with_current_span(true).with_span_list(false);
+    if let Err(error) = json.try_init() {
         tracing::debug!(%error, "the log is installed already");
     }
 }

@@ -98,7 +98,7 @@ impl Schema {
     }
 }
 
-/// A database that is only looked at: no lock, nothing made, nothing changed; somebody may serve it meanwhile.
+/// A database beside whoever serves it: no lock, nothing made, nothing migrated.
 pub(crate) struct Looked {
     pub(crate) path: PathBuf,
     pub(crate) store: SqlStore,
@@ -138,31 +138,66 @@ impl Looked {
     }
 
     /// The broker of this configuration, as far as it can be seen from outside the process that serves.
-    pub(crate) fn broker(&self, choice: BrokerChoice) -> Result<Box<dyn Broker>, Failure> {
+    pub(crate) fn broker(&self, choice: BrokerChoice) -> Result<Arc<dyn Broker>, Failure> {
         match choice {
-            BrokerChoice::Database => Ok(Box::new(DatabaseBroker::new(&self.store))),
+            BrokerChoice::Database => Ok(Arc::new(DatabaseBroker::new(&self.store))),
             BrokerChoice::Memory => Err(Failure::BrokerUnseen),
         }
     }
+
+    /// An application beside the one that serves: it ends no sessions and takes no leases.
+    pub(crate) fn application(&self, config: &Config, reach: Reach) -> Result<App, Failure> {
+        let broker = match (self.broker(config.broker), reach) {
+            (Ok(broker), _) => broker,
+            (Err(unseen), Reach::Broker) => return Err(unseen),
+            // Nothing will be asked of it.
+            (Err(_), Reach::Store) => Arc::new(MemoryBroker::new(Arc::new(SystemClock))),
+        };
+        Ok(App::new(transactor(&self.store)?, broker, config.rules.clone()))
+    }
+}
+
+/// How far an action reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The database alone.
+    Store,
+    /// The broker too.
+    Broker,
+}
+
+fn transactor(store: &SqlStore) -> Result<Transactor, Failure> {
+    Ok(Transactor {
+        store: Arc::new(store.clone()),
+        tasks: Tasks::default(),
+        clock: Arc::new(SystemClock),
+        chance: Arc::new(OsChance::seeded()?),
+        policy: TxPolicy::default(),
+    })
+}
+
+/// What stands between the application and its broker; [`direct`] is nothing.
+pub(crate) type Carriage = Box<dyn FnOnce(Arc<dyn Broker>) -> Arc<dyn Broker> + Send>;
+
+/// Nothing between the application and its broker.
+pub(crate) fn direct() -> Carriage {
+    Box::new(|broker| broker)
 }
 
 /// The application on these adapters.
-pub(crate) async fn application(config: &Config, database: &Database) -> Result<App, Failure> {
-    let clock = Arc::new(SystemClock);
-    let tx = Transactor {
-        store: Arc::new(database.store.clone()),
-        tasks: Tasks::default(),
-        clock: clock.clone(),
-        chance: Arc::new(OsChance::seeded()?),
-        policy: TxPolicy::default(),
-    };
+pub(crate) async fn application(
+    config: &Config,
+    database: &Database,
+    carriage: Carriage,
+) -> Result<App, Failure> {
+    let tx = transactor(&database.store)?;
     let broker: Arc<dyn Broker> = match config.broker {
         BrokerChoice::Database => {
             let broker = DatabaseBroker::new(&database.store);
             broker.end_all_sessions().await?;
             Arc::new(broker)
         }
-        BrokerChoice::Memory => Arc::new(MemoryBroker::new(clock)),
+        BrokerChoice::Memory => Arc::new(MemoryBroker::new(Arc::clone(&tx.clock))),
     };
-    Ok(App::new(tx, broker, config.rules.clone()))
+    Ok(App::new(tx, carriage(broker), config.rules.clone()))
 }

@@ -12,6 +12,7 @@
 
 mod commands;
 mod loops;
+mod operations;
 mod world;
 
 use std::future::Future;

@@ -119,21 +119,28 @@ flaws! { broken_by_store(StoreFlaw) {
     events_are_appended_after_the_commit: EventsAreAppendedAfterTheCommit breaks [
         "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
         "a_commit_is_seen_whole",
+        "a_commit_that_redrove_rows_rings_for_their_partitions",
+        "a_commit_that_released_an_aggregate_rings_for_its_partition",
         "a_failed_unit_leaves_later_units_working",
         "a_taken_event_id_is_a_conflict",
         "a_unit_reads_its_own_writes",
         "a_unit_that_is_not_committed_rings_nobody",
         "after_a_failed_statement_nothing_can_be_committed",
+        "of_units_that_redrive_one_row_exactly_one_does",
+        "of_units_that_release_one_aggregate_exactly_one_does",
         "statements_after_a_failed_one_are_lost_as_well",
     ]
     append_keeps_the_first_hundred_only: AppendKeepsTheFirstHundredOnly breaks [
         "a_great_batch_is_handled_whole",
+        "a_great_many_rows_are_redriven_each_for_its_time",
+        "rows_about_a_great_many_aggregates_come_whole",
     ]
     append_ignores_case: AppendIgnoresCase breaks [
         "event_ids_are_compared_byte_by_byte",
     ]
     append_reformats_payloads: AppendReformatsPayloads breaks [
         "a_payload_comes_back_byte_for_byte",
+        "a_redriven_row_has_all_its_attempts_again",
         "an_appended_event_is_a_new_row_with_all_it_had",
         "settling_leaves_the_event_as_it_was",
     ]
@@ -164,11 +171,15 @@ flaws! { broken_by_store(StoreFlaw) {
         "an_order_is_one_tenants",
     ]
     pages_repeat_their_last_row: PagesRepeatTheirLastRow breaks [
+        "pages_of_blocked_aggregates_run_from_the_greatest_number_down",
+        "pages_of_dead_letters_run_from_the_last_parked_down",
         "pages_of_listings_run_from_the_greatest_product_down",
         "pages_of_notifications_run_from_the_newest_down",
         "pages_of_products_can_be_of_one_status",
         "pages_of_products_run_from_the_greatest_id_down",
         "pages_of_shipments_are_of_one_user_on_one_side",
+        "pages_of_the_audit_log_run_from_the_newest_down",
+        "pages_of_the_log_run_from_the_greatest_number_down",
     ]
     overdue_leaves_out_the_deadline: OverdueLeavesOutTheDeadline breaks [
         "an_order_created_at_the_deadline_is_overdue",
@@ -181,6 +192,9 @@ flaws! { broken_by_store(StoreFlaw) {
     due_ignores_held_rows: DueIgnoresHeldRows breaks [
         "a_failed_row_does_not_hold_back_earlier_ones",
         "a_failed_row_holds_back_later_ones_only_under_hold",
+        "a_redriven_row_can_be_settled_again",
+        "a_redriven_row_is_due_at_its_time_and_not_before",
+        "a_release_lets_later_events_pass_for_good",
         "a_row_that_waits_does_not_hold_back_earlier_ones",
         "a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only",
         "an_earlier_sequence_number_holds_back_a_smaller_id",
@@ -188,11 +202,13 @@ flaws! { broken_by_store(StoreFlaw) {
         "an_unknown_type_is_ordered_like_any_other",
         "of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier",
         "rows_that_are_held_back_do_not_count_against_the_limit",
+        "what_fails_after_a_release_holds_again",
     ]
     due_counts_held_rows_against_the_limit: DueCountsHeldRowsAgainstTheLimit breaks [
         "rows_that_are_held_back_do_not_count_against_the_limit",
     ]
     next_due_is_not_after_now: NextDueIsNotAfterNow breaks [
+        "a_redriven_row_is_due_at_its_time_and_not_before",
         "the_next_due_time_is_the_earliest_after_now",
     ]
     sent_moves_failed_rows: SentMovesFailedRows breaks [
@@ -264,16 +280,20 @@ flaws! { broken_by_store(StoreFlaw) {
     ]
     commit_rings_nobody: CommitRingsNobody breaks [
         "a_commit_that_appended_events_rings_for_their_partitions",
+        "a_commit_that_redrove_rows_rings_for_their_partitions",
+        "a_commit_that_released_an_aggregate_rings_for_its_partition",
         "whoever_is_woken_sees_the_events",
     ]
     dropped_units_commit: DroppedUnitsCommit breaks [
         "a_begin_cut_at_any_point_leaves_later_units_working",
+        "a_decision_is_part_of_its_unit",
         "a_dropped_unit_leaves_leases_as_they_were",
         "a_dropped_unit_subscribes_nobody",
         "a_dropped_unit_undoes_everything",
         "a_dropped_unit_undoes_its_changes_of_old_rows",
         "a_unit_cut_in_the_middle_of_a_statement_is_undone",
         "a_unit_that_is_not_committed_rings_nobody",
+        "an_audit_entry_is_part_of_its_unit",
         "dropped_units_leave_later_units_working",
         "units_side_by_side_do_not_see_each_other",
     ]
@@ -292,6 +312,65 @@ flaws! { broken_by_store(StoreFlaw) {
         "a_begin_cut_at_any_point_leaves_later_units_working",
         "begins_that_are_cut_use_nothing_up",
     ]
+    payments_come_by_time: PaymentsComeByTime breaks [
+        "the_payments_of_an_order_come_in_the_order_of_ids",
+    ]
+    rows_about_aggregates_come_by_id: RowsAboutAggregatesComeById breaks [
+        "rows_about_aggregates_come_by_aggregate_sequence_and_id",
+    ]
+    blocked_leaks_to_other_tenants: BlockedLeaksToOtherTenants breaks [
+        "blocked_aggregates_are_one_tenants",
+    ]
+    blocked_counts_everything_pending: BlockedCountsEverythingPending breaks [
+        "an_aggregate_is_blocked_by_its_first_failed_event",
+        "what_waits_behind_a_failed_event_is_counted",
+    ]
+    counts_are_of_all_tenants: CountsAreOfAllTenants breaks [
+        "rows_are_counted_for_one_tenant_or_all",
+        "rows_of_the_log_are_counted_by_consumer_and_status",
+        "undecided_dead_letters_are_open_or_being_replayed",
+    ]
+    redrive_moves_new_rows: RedriveMovesNewRows breaks [
+        "a_redrive_moves_no_row_that_is_on_its_way",
+    ]
+    redrive_keeps_the_attempts: RedriveKeepsTheAttempts breaks [
+        "a_redriven_row_has_all_its_attempts_again",
+    ]
+    redrives_and_releases_ring_nobody: RedrivesAndReleasesRingNobody breaks [
+        "a_commit_that_redrove_rows_rings_for_their_partitions",
+        "a_commit_that_released_an_aggregate_rings_for_its_partition",
+    ]
+    release_reaches_other_tenants: ReleaseReachesOtherTenants breaks [
+        "a_release_is_of_one_aggregate",
+    ]
+    log_pages_ignore_the_tenant: LogPagesIgnoreTheTenant breaks [
+        "every_part_of_a_filter_narrows_the_page_of_the_log",
+    ]
+    rows_of_events_come_by_consumer: RowsOfEventsComeByConsumer breaks [
+        "rows_of_events_come_in_the_order_in_which_they_were_first_written",
+    ]
+    dead_letter_pages_ignore_the_status: DeadLetterPagesIgnoreTheStatus breaks [
+        "every_part_of_a_filter_narrows_the_page_of_dead_letters",
+    ]
+    dead_letters_of_a_key_are_of_one_queue: DeadLettersOfAKeyAreOfOneQueue breaks [
+        "dead_letters_under_keys_come_in_the_order_in_which_they_were_parked",
+    ]
+    park_leaves_what_is_being_replayed: ParkLeavesWhatIsBeingReplayed breaks [
+        "a_dead_letter_that_is_being_replayed_is_opened_again",
+    ]
+    decide_ignores_where_it_stands: DecideIgnoresWhereItStands breaks [
+        "a_decision_holds_only_where_the_letter_stands_where_it_says",
+        "of_units_that_decide_about_one_dead_letter_exactly_one_does",
+    ]
+    decide_forgets_the_note: DecideForgetsTheNote breaks [
+        "a_decision_without_a_note_leaves_the_one_before",
+    ]
+    audit_leaks_to_other_tenants: AuditLeaksToOtherTenants breaks [
+        "the_audit_log_is_one_tenants",
+    ]
+    audit_is_written_outside_the_unit: AuditIsWrittenOutsideTheUnit breaks [
+        "an_audit_entry_is_part_of_its_unit",
+    ]
 }}
 
 flaws! { broken_by_broker(BrokerFlaw) {
@@ -302,14 +381,17 @@ flaws! { broken_by_broker(BrokerFlaw) {
         "of_a_window_only_what_no_queue_takes_is_returned",
     ]
     returns_are_attached_to_a_neighbour: ReturnsAreAttachedToANeighbour breaks [
+        "a_message_for_a_queue_that_is_not_there_is_returned",
         "of_a_window_only_what_no_queue_takes_is_returned",
     ]
     long_windows_lose_their_order: LongWindowsLoseTheirOrder breaks [
         "messages_come_in_the_order_of_the_queue",
         "messages_enter_a_queue_in_the_order_of_their_window",
+        "messages_for_one_queue_keep_their_place_in_the_window",
     ]
     headers_are_lost: HeadersAreLost breaks [
         "a_message_arrives_as_it_was_published",
+        "a_message_for_one_queue_reaches_it_alone",
         "a_message_is_routed_on_when_it_expires_and_not_before",
     ]
     keys_ignore_case: KeysIgnoreCase breaks [
@@ -372,6 +454,7 @@ flaws! { broken_by_broker(BrokerFlaw) {
     ]
     expiry_never_comes: ExpiryNeverComes breaks [
         "a_consumer_that_waits_is_woken_by_an_expiry",
+        "a_message_for_one_queue_expires_like_any_other",
         "a_message_is_routed_on_when_it_expires_and_not_before",
         "an_expired_message_is_dropped_where_the_queue_says_nothing",
         "an_expired_message_that_is_rejected_died_where_it_was_rejected",
@@ -410,5 +493,12 @@ flaws! { broken_by_broker(BrokerFlaw) {
     ]
     queues_are_listed_backwards: QueuesAreListedBackwards breaks [
         "every_declared_queue_is_listed_by_name",
+    ]
+    messages_for_one_queue_reach_those_bound_to_its_name_too: MessagesForOneQueueReachThoseBoundToItsNameToo breaks [
+        "a_message_for_a_queue_that_is_not_there_is_returned",
+        "a_message_for_one_queue_reaches_it_alone",
+    ]
+    messages_for_no_queue_are_confirmed: MessagesForNoQueueAreConfirmed breaks [
+        "a_message_for_a_queue_that_is_not_there_is_returned",
     ]
 }}

@@ -85,10 +85,26 @@ fn a_store_with_a_flaw_is_found_out() {
         Flaw::EndedLeasesAreNotRenewed,
         Flaw::DroppedUnitsCommit,
         Flaw::ProductsAreWrittenOutsideTheUnit,
+        Flaw::RowsAboutAggregatesComeById,
+        Flaw::BlockedLeaksToOtherTenants,
+        Flaw::BlockedCountsEverythingPending,
+        Flaw::CountsAreOfAllTenants,
+        Flaw::RedriveMovesNewRows,
+        Flaw::RedriveKeepsTheAttempts,
+        Flaw::ReleaseReachesOtherTenants,
+        Flaw::LogPagesIgnoreTheTenant,
+        Flaw::RowsOfEventsComeByConsumer,
+        Flaw::DeadLetterPagesIgnoreTheStatus,
+        Flaw::DeadLettersOfAKeyAreOfOneQueue,
+        Flaw::ParkLeavesWhatIsBeingReplayed,
+        Flaw::DecideIgnoresWhereItStands,
+        Flaw::DecideForgetsTheNote,
+        Flaw::AuditLeaksToOtherTenants,
+        Flaw::AuditIsWrittenOutsideTheUnit,
     ];
     let mut runner = TestRunner::deterministic();
     let sequences: Vec<Vec<Step>> =
-        (0..96).map(|_| steps::sequences().new_tree(&mut runner).expect("a sequence").current()).collect();
+        (0..240).map(|_| steps::sequences().new_tree(&mut runner).expect("a sequence").current()).collect();
     let sound: Vec<_> = sequences
         .iter()
         .map(|steps| runtime.block_on(play(&FlawedStoreRig::new(Flaw::None), steps)))

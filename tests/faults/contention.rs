@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use handover_tests::books::Books;
+use handover_tests::client::{Answer, Api};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::api::{Answer, Api};
-use crate::check::Books;
 use crate::ledger::{Ledger, Step};
 use crate::{beside_others, fresh};
 

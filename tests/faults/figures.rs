@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use handover_tests::books::Books;
+use handover_tests::client::Api;
 use handover_tests::process::Server;
 use sqlx::Row;
 use tokio::task::JoinSet;
 
-use crate::api::Api;
-use crate::check::Books;
 use crate::{alone, eventually, fresh, long};
 
 /// The least value that so many percent of the values do not exceed.

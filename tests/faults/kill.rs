@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::api::{Api, rand_like};
-use crate::check::Books;
+use handover_tests::books::Books;
+use handover_tests::client::{Api, rand_like};
+
+use crate::check::balance;
 use crate::ledger::Ledger;
 use crate::load::Load;
 use crate::{beside_others, fresh, long};
@@ -42,7 +44,7 @@ async fn kills_at_random_moments_lose_nothing_and_double_nothing() {
     books.wait_until_quiet(QUIET_WITHIN).await;
     println!("{kills} kills, ready again after {slowest:?} at most: {}", ledger.summary());
     println!("  in the database: {}", books.summary().await);
-    books.balance(&ledger).await;
+    balance(&books, &ledger).await;
     assert!(
         ledger.orders().len() > 20 * kills,
         "the load was too thin to prove anything: {}",

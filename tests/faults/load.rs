@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use handover_tests::client::{Answer, Api, Lost, rand_like};
 use tokio::task::JoinSet;
 
-use crate::api::{Answer, Api, Lost, rand_like};
 use crate::ledger::{Ledger, Step};
 
 /// Clients that run until they are told to stop.

@@ -10,7 +10,6 @@
     reason = "a broken promise panics with what it saw, and real processes run on real time"
 )]
 
-mod api;
 mod check;
 mod contention;
 mod figures;
@@ -23,9 +22,7 @@ mod start;
 mod timeout;
 mod trace;
 
-use std::time::Duration;
-
-use handover_tests::process::{Fault, Launch};
+use handover_tests::process::{eventually, fresh};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Whether there is time for the long variants.
@@ -43,23 +40,4 @@ async fn beside_others() -> RwLockReadGuard<'static, ()> {
 /// A turn for a test that measures: nothing else of ours runs.
 async fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().await
-}
-
-/// A folder of its own and the way to start the program in it.
-fn fresh() -> (tempfile::TempDir, Launch) {
-    let folder = tempfile::tempdir().unwrap();
-    let launch = Launch::in_folder(folder.path());
-    (folder, launch)
-}
-
-/// Asks again and again until the answer is `Ok`, or fails with the last refusal when the time is over.
-async fn eventually<T>(within: Duration, mut ask: impl AsyncFnMut() -> Result<T, Fault>) -> T {
-    let begun = std::time::Instant::now();
-    loop {
-        match ask().await {
-            Ok(value) => return value,
-            Err(error) if begun.elapsed() > within => panic!("not within {within:?}: {error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(25)).await,
-        }
-    }
 }

@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use handover_tests::books::Books;
+use handover_tests::client::Api;
 use handover_tests::process::tail;
 
-use crate::api::Api;
-use crate::check::Books;
+use crate::check::balance;
 use crate::ledger::Ledger;
 use crate::load::Load;
 use crate::{beside_others, fresh};
@@ -40,7 +41,7 @@ async fn a_stop_under_load_ends_well_within_ten_seconds_and_loses_nothing() {
     let books = Books::open(&launch.database()).await;
     books.wait_until_quiet(Duration::from_secs(30)).await;
     println!("3 stops under load, {slowest:?} at most: {}", ledger.summary());
-    books.balance(&ledger).await;
+    balance(&books, &ledger).await;
 }
 
 /// What a process that stopped well leaves to nobody.

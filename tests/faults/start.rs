@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api::Api;
+use handover_tests::client::Api;
+
 use crate::{beside_others, fresh};
 
 const WITHIN: Duration = Duration::from_secs(10);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use handover_tests::books::Books;
+use handover_tests::client::Api;
 use handover_tests::process::Launch;
 use sqlx::Row;
 
-use crate::api::Api;
-use crate::check::Books;
 use crate::{beside_others, eventually, fresh};
 
 const SELLER: i64 = 1;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::api::Api;
-use crate::check::Books;
+use handover_tests::books::Books;
+use handover_tests::client::Api;
+
 use crate::{beside_others, eventually, fresh};
 
 const TRACE: &str = "trace-of_one-Order";

@@ -10,6 +10,7 @@ use handover_application::ports::{
     Store, Subscription,
 };
 use handover_application::topology::Topology;
+use handover_tests::samples::sent_by;
 
 use super::faults::Faults;
 use super::mutants::Mutant;
@@ -61,13 +62,8 @@ impl FaultyBroker {
     }
 
     async fn publish_one(&self, outgoing: Outgoing) -> Result<PublishOutcome, BrokerError> {
-        let copy = || {
-            Outgoing::new(
-                outgoing.event_id().clone(),
-                outgoing.routing_key().to_owned(),
-                outgoing.message().clone(),
-            )
-        };
+        let copy =
+            || sent_by(outgoing.event_id().clone(), outgoing.route().clone(), outgoing.message().clone());
         match self.fate() {
             Fate::Publish => self.send(outgoing).await,
             Fate::Nack => Ok(outgoing.nacked("the disk is full")),

@@ -15,7 +15,7 @@ pub async fn check_notifications(
     rows: &[&OutboxRow],
     broken: &mut Vec<String>,
 ) -> Result<(), StoreError> {
-    let expected = expected(view, "status-sync", rows, &[EventType::OrderStatusChanged]).await?;
+    let expected = expected(view, "status-sync", rows, &[EventType::OrderStatusChanged.as_str()]).await?;
     let all = view.notifications_about(TENANT, order.id).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
         let own: Vec<_> = all.iter().filter(|it| it.side == side && it.recipient == user).collect();
@@ -55,7 +55,7 @@ pub async fn check_credit(
     counted: &mut BTreeMap<UserId, CreditCounts>,
     broken: &mut Vec<String>,
 ) -> Result<(), StoreError> {
-    let types = [EventType::OrderCancelled, EventType::OrderStatusChanged];
+    let types = [EventType::OrderCancelled.as_str(), EventType::OrderStatusChanged.as_str()];
     let applied = expected(view, "buyer-credit", rows, &types).await?;
     let step = |row: &&&OutboxRow| Some((row.event_id.clone(), counts_as(row)?));
     let expected: Vec<_> =

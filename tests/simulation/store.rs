@@ -111,6 +111,7 @@ passes_on! { impl OrderRepo for UnitOfWork {
 passes_on! { impl PaymentQueries for View {
     fn payment_by_id(id: PaymentId) -> Option<Payment>;
     fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
+    fn payments_of(tenant: TenantId, order: OrderId) -> Vec<Payment>;
 } }
 passes_on! { impl PaymentRepo for UnitOfWork {
     fn insert_payment(payment: &Payment) -> ();
@@ -121,13 +122,25 @@ passes_on! { impl OutboxQueries for View {
     fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
     fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
     fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
+    fn blocked_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
+    fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 } }
 passes_on! { impl DeadLetterQueries for View {
     fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
-    fn dead_letters(queue: Option<&str>, limit: u32) -> Vec<DeadLetter>;
+    fn dead_letters_page(filter: &DeadLetterFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<DeadLetter>>;
+    fn dead_letters_of(keys: &[String]) -> Vec<DeadLetter>;
+    fn undecided_dead_letters(tenant: Option<TenantId>) -> u64;
 } }
 passes_on! { impl DeadLetterRepo for UnitOfWork {
     fn park(letters: &[DeadLetter]) -> ();
+    fn decide(decision: &Decision) -> Changed;
+} }
+passes_on! { impl AuditQueries for View {
+    fn audit_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
+} }
+passes_on! { impl AuditRepo for UnitOfWork {
+    fn audit(entry: &AuditEntry) -> ();
 } }
 passes_on! { impl EffectQueries for View {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
@@ -181,7 +194,7 @@ impl<I: View + ?Sized> ConsumeQueries for Faulty<I> {
     async fn unapplied(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
@@ -207,7 +220,7 @@ impl<I: View + ?Sized> ConsumeQueries for Faulty<I> {
     async fn unseen(
         &mut self,
         consumer: &str,
-        types: &[EventType],
+        types: &[&str],
         since: DateTime<Utc>,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
@@ -223,6 +236,26 @@ impl<I: View + ?Sized> ConsumeQueries for Faulty<I> {
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
         self.statement()?;
         self.inner.consumer_subscription(consumer).await
+    }
+
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
+        self.statement()?;
+        self.inner.consumed_page(filter, before, limit).await
+    }
+
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
+        self.statement()?;
+        self.inner.consumed_of(events).await
+    }
+
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+        self.statement()?;
+        self.inner.consume_counts(tenant).await
     }
 }
 
@@ -311,6 +344,16 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
         self.statement()?;
         self.inner.mark_failed(failed, now).await
+    }
+
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.statement()?;
+        self.inner.redrive(rows, now).await
+    }
+
+    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.statement()?;
+        self.inner.release(aggregate, now).await
     }
 }
 

@@ -1,5 +1,6 @@
-//! What the tests of this workspace share: the contract that every store and every broker has to keep, and sample
-//! values to test with. The contract is public: a third party runs it on its own adapter (see `README.md`).
+//! What the tests of this workspace share: the contract that every store and every broker has to keep, sample values to
+//! test with, and the shipped program from outside: started, called, its database looked into. The contract is public: a
+//! third party runs it on its own adapter (see `README.md`).
 
 #![allow(
     clippy::unwrap_used,
@@ -8,6 +9,8 @@
     reason = "a broken rule panics with what it saw; rules race tasks and play the broker's part"
 )]
 
+pub mod books;
+pub mod client;
 pub mod contract;
 pub mod flawed;
 pub mod process;

@@ -10,6 +10,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 /// What can go wrong while handling a process.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
@@ -29,6 +31,25 @@ pub fn program() -> Result<PathBuf, Fault> {
     } else {
         Err(format!("no program at {}: run `cargo build --release`, or set HANDOVER_BIN", path.display())
             .into())
+    }
+}
+
+/// A folder of its own and the way to start the program in it.
+pub fn fresh() -> (TempDir, Launch) {
+    let folder = tempfile::tempdir().unwrap();
+    let launch = Launch::in_folder(folder.path());
+    (folder, launch)
+}
+
+/// Asks again and again until the answer is `Ok`; panics with the last refusal when the time is over.
+pub async fn eventually<T>(within: Duration, mut ask: impl AsyncFnMut() -> Result<T, Fault>) -> T {
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Ok(value) => return value,
+            Err(error) if begun.elapsed() > within => panic!("not within {within:?}: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(25)).await,
+        }
     }
 }
 
@@ -63,6 +84,12 @@ impl Launch {
     /// The database file.
     pub fn database(&self) -> PathBuf {
         self.folder.join("handover.db")
+    }
+
+    /// A secret that the program made beside its database: `jwt` or `gateway`.
+    pub fn secret(&self, name: &str) -> String {
+        let path = format!("{}-{name}-secret", self.database().display());
+        std::fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
     /// What the program wrote to its log, all starts together.

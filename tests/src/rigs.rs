@@ -6,11 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Broker, Clock, DeadLetterStatus, Store};
+use handover_application::ports::{Broker, Clock, Store};
 use handover_memory::{ManualClock, MemoryBroker, MemoryStore};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
-use sqlx::ConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use crate::contract::broker::BrokerRig;
@@ -100,19 +98,6 @@ impl StoreRig for SqliteStoreRig {
 
     fn capabilities(&self) -> StoreCapabilities {
         StoreCapabilities { side_by_side: false }
-    }
-
-    async fn decide_dead_letter(&self, queue: &str, key: &str, status: DeadLetterStatus) -> bool {
-        let name = match status {
-            DeadLetterStatus::Open => "OPEN",
-            DeadLetterStatus::Replayed => "REPLAYED",
-            DeadLetterStatus::Discarded => "DISCARDED",
-        };
-        let options = SqliteConnectOptions::new().filename(self.folder.path().join("handover.db"));
-        let mut connection = options.connect().await.expect("the file can be opened beside the store");
-        let decide = sqlx::query("UPDATE dead_letters SET status = ? WHERE queue = ? AND message_key = ?");
-        let done = decide.bind(name).bind(queue).bind(key).execute(&mut connection).await;
-        done.expect("a person decides").rows_affected() == 1
     }
 
     async fn reopened(&self) -> Option<Arc<dyn Store>> {

@@ -3,9 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    Confirmed, ConsumeRecord, Consumption, CreditChange, DeadLetter, DeadLetterStatus, EventMetadata,
-    Expected, FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent, NewShipmentTask,
-    Notification, OrderSide, Outgoing, PublishOutcome, RelayId,
+    AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, CreditChange, DeadLetter, DeadLetterStatus,
+    Decision, EventMetadata, Expected, FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent,
+    NewShipmentTask, Notification, OrderSide, Outgoing, PublishOutcome, Redrive, RelayId, Route,
 };
 use handover_domain::{
     AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
@@ -218,6 +218,11 @@ pub fn to_failed(id: &str) -> FailedPublish {
     }
 }
 
+/// A row that is to be published again then.
+pub fn redrive(id: &str, due: DateTime<Utc>) -> Redrive {
+    Redrive { event_id: event_id(id), due }
+}
+
 /// A row of the consume log about this event: the first, applied at once.
 pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
     Consumption {
@@ -253,6 +258,49 @@ pub fn as_recorded(written: &Consumption) -> ConsumeRecord {
     }
 }
 
+/// The same as a person looks at it.
+pub fn as_consumed(written: &Consumption) -> Consumed {
+    Consumed {
+        consumer: written.consumer.clone(),
+        event_id: written.event_id.clone(),
+        event_type: written.event_type.clone(),
+        aggregate: written.aggregate.clone(),
+        aggregate_seq: written.aggregate_seq,
+        record: as_recorded(written),
+        idempotency_key: written.idempotency_key.clone(),
+        consume_result: written.consume_result.clone(),
+        payload_hash: written.payload_hash.clone(),
+        trace_id: written.trace_id.clone(),
+        cost_ms: written.cost_ms,
+    }
+}
+
+/// A decision about an open dead letter.
+pub fn decision(queue: &str, key: &str, to: DeadLetterStatus) -> Decision {
+    Decision {
+        queue: queue.to_owned(),
+        key: key.to_owned(),
+        from: vec![DeadLetterStatus::Open],
+        to,
+        note: None,
+        at: start(),
+    }
+}
+
+/// An action of an operator of tenant 1.
+pub fn audit_entry(action: &str) -> AuditEntry {
+    AuditEntry {
+        tenant: TenantId::DEFAULT,
+        actor: "user:9".into(),
+        action: action.to_owned(),
+        selection: "{\"eventIds\":[\"e-1\"]}".into(),
+        changed: 1,
+        reason: Some("the cause is mended".into()),
+        trace_id: "trace-1".into(),
+        at: start(),
+    }
+}
+
 /// An open dead letter of tenant 1.
 pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
     DeadLetter {
@@ -265,6 +313,8 @@ pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
         reason: "消息消费失败".into(),
         died_at: start(),
         status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
     }
 }
 
@@ -326,13 +376,25 @@ pub fn credit_change(buyer: i64, order: i64, step: CreditStep, event: &str) -> C
 
 /// A message on its way, with every property set.
 pub fn outgoing(id: &str, routing_key: &str) -> Outgoing {
+    sent_by(event_id(id), Route::Topic(routing_key.to_owned()), message(id))
+}
+
+/// A message that goes this way.
+pub fn sent_by(event: EventId, route: Route, message: Message) -> Outgoing {
+    match route {
+        Route::Topic(key) => Outgoing::new(event, key, message),
+        Route::Queue(queue) => Outgoing::to_queue(event, queue, message),
+    }
+}
+
+/// A message with every property set.
+pub fn message(id: &str) -> Message {
     let headers = [("tenantId", "1"), ("aggregateType", "Order"), ("aggregateId", "7")];
-    let message = Message {
+    Message {
         message_id: Some(id.to_owned()),
         kind: Some("ORDER_PAID".into()),
         correlation_id: Some("trace-1".into()),
         headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         body: format!("{{\"eventId\":\"{id}\"}}"),
-    };
-    Outgoing::new(event_id(id), routing_key.to_owned(), message)
+    }
 }

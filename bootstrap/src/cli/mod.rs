@@ -1,10 +1,15 @@
 //! The command line.
 
+mod demo;
+mod dlq;
 mod inspect;
+mod order;
+mod outbox;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod token;
+mod values;
 
 use std::path::PathBuf;
 
@@ -14,9 +19,12 @@ use clap_complete::Shell;
 use crate::Failure;
 use crate::config::{Config, Sources};
 
-pub use inspect::{
-    ConfigCommand, ConfigShowArgs, DlqCommand, DlqListArgs, DoctorArgs, OutboxCommand, OutboxListArgs,
-    OutboxShowArgs, Output, OutputArgs, QueuesArgs,
+pub use demo::{Break, DemoArgs};
+pub use dlq::{DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs, LettersArgs};
+pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, Output, OutputArgs, PageArgs, QueuesArgs};
+pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
+pub use outbox::{
+    OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
 };
 pub use serve::{Part, Parts, ServeArgs};
 pub use token::TokenArgs;
@@ -26,9 +34,12 @@ Examples:
   handover                                      serve on 127.0.0.1:8080, orders in ./handover.db
   handover serve --listen 127.0.0.1:0           on any free port; the first line says which
   handover serve --database sqlite:///srv/shop/handover.db
+  handover demo                                 a market day in a minute, and what it proves
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
   handover doctor                               what would keep it from serving, and what to do
   handover outbox list --status failed          events that were given up
+  handover outbox redrive --status failed       send them again
+  handover order timeline 17                    everything that happened to an order
   HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover    unpaid orders are closed after 3 s
 
 Configuration: built-in defaults < handover.toml (or --config) < HANDOVER_SECTION__KEY < flags.
@@ -61,17 +72,26 @@ pub enum Command {
     /// Check everything that serving needs, and say what to do about what is missing
     #[command(after_help = inspect::DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Play a market day with everything that goes wrong on one, and prove that no promise was broken
+    #[command(after_help = demo::HELP)]
+    Demo(DemoArgs),
     /// Print a token that signs a user in, and nothing else
     #[command(
         after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
     )]
     Token(TokenArgs),
-    /// Look at events on their way to the broker; also while `serve` runs
+    /// Look at events on their way to the broker, send them once more; also while `serve` runs
     #[command(subcommand)]
     Outbox(OutboxCommand),
-    /// Look at messages that no consumer could do; also while `serve` runs
+    /// Look at messages that no consumer could do, replay or discard them; also while `serve` runs
     #[command(subcommand)]
     Dlq(DlqCommand),
+    /// See what became of an order; also while `serve` runs
+    #[command(subcommand)]
+    Order(OrderCommand),
+    /// See what operators did; also while `serve` runs
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Show how full each queue is; also while `serve` runs
     Queues(QueuesArgs),
     /// Look at the configuration

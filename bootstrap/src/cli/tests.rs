@@ -63,6 +63,23 @@ fn what_means_nothing_is_a_usage_error() {
         "handover outbox list --limit 0",
         "handover outbox list --output xml",
         "handover dlq list --limit 10001",
+        "handover dlq list --status dead",
+        "handover dlq replay",
+        "handover dlq replay e-1 --all",
+        "handover dlq replay e-1 --event-type ORDER_PAID",
+        "handover dlq replay --all --queue inventory.update.queue",
+        "handover dlq discard --all",
+        "handover dlq discard --reason r",
+        "handover dlq discard --all --reason ",
+        "handover outbox redrive e-1 --status failed",
+        "handover outbox redrive --per-second 0 e-1",
+        "handover outbox redrive --per-second 10001 e-1",
+        "handover outbox redrive --from today",
+        "handover outbox release Order",
+        "handover outbox release Order x",
+        "handover order timeline",
+        "handover order timeline 0",
+        "handover audit",
         "handover completions ash",
     ] {
         assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
@@ -76,10 +93,25 @@ fn a_list_has_twenty_rows_of_every_tenant_as_a_table_unless_told_otherwise() {
         other => panic!("{other:?}"),
     };
     let plain = list("handover outbox list");
-    assert_eq!((plain.limit, plain.tenant, plain.output.output), (20, None, Output::Table));
+    assert_eq!((plain.page.limit, plain.tenant, plain.output.output), (20, None, Output::Table));
     let narrow = list("handover outbox list --status retry --aggregate-id -3 --limit 1 --output json");
     assert_eq!((narrow.status, narrow.aggregate_id), (Some(OutboxStatus::Retry), Some(-3)));
-    assert_eq!((narrow.limit, narrow.output.output), (1, Output::Json));
+    assert_eq!((narrow.page.limit, narrow.output.output), (1, Output::Json));
+}
+
+#[test]
+fn letters_are_chosen_by_name_by_filter_or_all_at_once() {
+    let replay = |line| match parse(line).unwrap().command {
+        Some(Command::Dlq(DlqCommand::Replay(replay))) => replay,
+        other => panic!("{other:?}"),
+    };
+    let named = replay("handover dlq replay e-1 e-2 --queue q --dry-run");
+    assert_eq!((named.letters.keys.len(), named.letters.queue.as_deref()), (2, Some("q")));
+    assert!(named.letters.dry_run && !named.letters.all && named.reason.is_none());
+    let narrow = replay("handover dlq replay --queue q --event-type ORDER_PAID --tenant 2 --reason why");
+    assert_eq!((narrow.letters.keys.len(), narrow.letters.tenant.map(|it| it.get())), (0, Some(2)));
+    assert_eq!(narrow.reason.unwrap().as_str(), "why");
+    assert!(replay("handover dlq replay --all").letters.all);
 }
 
 #[test]

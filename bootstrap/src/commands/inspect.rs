@@ -1,19 +1,26 @@
-//! `outbox list`, `outbox show`, `dlq list`, `queues`: read from the database file, whoever serves it.
+//! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read from the database file,
+//! whoever serves it.
 
-use handover_application::ports::{OutboxFilter, Store, StoreError};
+use handover_application::ports::{DeadLetterFilter, OutboxFilter};
+use handover_application::use_cases::{self, Page, operations};
+use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::say;
-use crate::cli::{DlqListArgs, OutboxListArgs, OutboxShowArgs, Output, QueuesArgs};
-use crate::views::{DeadLetterView, EventView, QueueView};
-use crate::wiring::Looked;
+use super::operator::Operator;
+use super::{note, say};
+use crate::cli::{
+    AuditListArgs, DlqListArgs, OutboxBlockedArgs, OutboxListArgs, OutboxShowArgs, Output, QueuesArgs,
+    TimelineArgs,
+};
+use crate::wiring::Reach;
 use crate::{Failure, output};
 
 /// `outbox list`.
 pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
-    let config = arguments.common.load()?;
-    let looked = Looked::readable(&config.database).await?;
+    const COLUMNS: [&str; 7] =
+        ["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"];
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let filter = OutboxFilter {
         tenant: arguments.tenant,
         status: arguments.status,
@@ -22,100 +29,111 @@ pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
         from: None,
         to: None,
     };
-    let failed = |cause: StoreError| Failure::database(&config.database)(cause);
-    let mut view = looked.store.view().await.map_err(failed)?;
-    let mut rows = view.outbox_page(&filter, arguments.cursor, arguments.limit + 1).await.map_err(failed)?;
-    let next = cut(&mut rows, arguments.limit).then(|| rows.last().map(|row| row.id)).flatten();
-    let events: Vec<EventView> = rows.into_iter().map(EventView::from).collect();
-    if let Some(next) = next {
-        note(&format!("there are more: --cursor {next} goes on, --limit shows more at a time"));
-    }
-    let next = next.map(|id| id.to_string());
-    list(arguments.output.output, &EventView::HEADER, &events, EventView::row, &json!({ "nextCursor": next }))
+    let (before, limit) = (arguments.page.cursor, arguments.page.limit);
+    let page = use_cases::outbox(&operator.app, &operator.context, filter, before, limit).await;
+    list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, EventView::from)
 }
 
 /// `outbox show`.
 pub(super) async fn event(arguments: &OutboxShowArgs) -> Result<(), Failure> {
-    let config = arguments.common.load()?;
-    let looked = Looked::readable(&config.database).await?;
-    let failed = |cause: StoreError| Failure::database(&config.database)(cause);
-    let mut view = looked.store.view().await.map_err(failed)?;
-    let rows = view.outbox_by_event(std::slice::from_ref(&arguments.event_id)).await.map_err(failed)?;
-    let Some(row) = rows.into_iter().next() else {
-        return Err(Failure::NoEvent {
-            event_id: arguments.event_id.clone(),
-            database: config.database.clone(),
-        });
-    };
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let row = operations::find_event(&operator.app, &operator.context, &arguments.event_id).await;
+    let row = row.map_err(|error| {
+        operator.failed_to_find(error, format!("event {}", arguments.event_id), "handover outbox list")
+    })?;
     let event = EventView::from(row);
     say(&match arguments.output.output {
-        Output::Table => output::fields(&event.fields()),
+        Output::Table => output::object(&output::value(&event)),
         Output::Json => output::json(&event),
     })
 }
 
+/// `outbox blocked`.
+pub(super) async fn blocked(arguments: &OutboxBlockedArgs) -> Result<(), Failure> {
+    const COLUMNS: [&str; 7] =
+        ["aggregateType", "aggregateId", "tenantId", "eventType", "held", "since", "lastError"];
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let (before, limit) = (arguments.page.cursor, arguments.page.limit);
+    let page = operations::blocked(&operator.app, &operator.context, arguments.tenant, before, limit).await;
+    list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, BlockedView::from)
+}
+
 /// `dlq list`.
 pub(super) async fn dead_letters(arguments: &DlqListArgs) -> Result<(), Failure> {
-    let config = arguments.common.load()?;
-    let looked = Looked::readable(&config.database).await?;
-    let failed = |cause: StoreError| Failure::database(&config.database)(cause);
-    let mut view = looked.store.view().await.map_err(failed)?;
-    let mut letters =
-        view.dead_letters(arguments.queue.as_deref(), arguments.limit + 1).await.map_err(failed)?;
-    let more = cut(&mut letters, arguments.limit);
-    if more {
-        note("there are more: --limit shows more, --queue those of one queue");
-    }
-    let letters: Vec<DeadLetterView> = letters.into_iter().map(DeadLetterView::from).collect();
+    const COLUMNS: [&str; 6] = ["messageKey", "queue", "eventType", "status", "diedAt", "reason"];
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let filter = DeadLetterFilter {
+        tenant: arguments.tenant,
+        queue: arguments.queue.clone(),
+        event_type: arguments.event_type.clone(),
+        status: arguments.status,
+    };
+    let (before, limit) = (arguments.cursor, arguments.limit);
+    let page = operations::dead_letters(&operator.app, &operator.context, filter, before, limit).await;
     list(
         arguments.output.output,
-        &DeadLetterView::HEADER,
-        &letters,
-        DeadLetterView::row,
-        &json!({ "more": more }),
+        &COLUMNS,
+        page.map_err(|error| operator.failed(error))?,
+        DeadLetterView::from,
     )
+}
+
+/// `order timeline`.
+pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
+    const COLUMNS: [&str; 7] = ["at", "kind", "what", "status", "eventType", "consumer", "detail"];
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let (tenant, order) = (arguments.tenant, arguments.order);
+    let timeline = operations::timeline(&operator.app, &operator.context, tenant, order).await;
+    let timeline = timeline.map_err(|error| {
+        operator.failed_to_find(
+            error,
+            format!("order {order}"),
+            "handover outbox list --event-type ORDER_CREATED",
+        )
+    })?;
+    let view = output::value(&TimelineView::from(timeline));
+    say(&match arguments.output.output {
+        Output::Table => output::columns(&COLUMNS, view["items"].as_array().map_or(&[], Vec::as_slice)),
+        Output::Json => output::json(&view),
+    })
+}
+
+/// `audit list`.
+pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
+    const COLUMNS: [&str; 6] = ["createTime", "actor", "action", "changed", "reason", "selection"];
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let (before, limit) = (arguments.page.cursor, arguments.page.limit);
+    let page = operations::audit_log(&operator.app, &operator.context, arguments.tenant, before, limit).await;
+    list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, AuditView::from)
 }
 
 /// `queues`.
 pub(super) async fn queues(arguments: &QueuesArgs) -> Result<(), Failure> {
-    let config = arguments.common.load()?;
-    let looked = Looked::readable(&config.database).await?;
-    let queues = looked.broker(config.broker)?.queues().await?;
-    let queues: Vec<QueueView> = queues.into_iter().map(QueueView::from).collect();
-    list(arguments.output.output, &QueueView::HEADER, &queues, QueueView::row, &json!({ "nextCursor": null }))
+    const COLUMNS: [&str; 4] = ["name", "ready", "unacked", "consumers"];
+    let operator = Operator::at(&arguments.common, Reach::Broker).await?;
+    let queues = use_cases::queues(&operator.app, &operator.context).await;
+    let items = queues.map_err(|error| operator.failed(error))?;
+    list(arguments.output.output, &COLUMNS, Page { items, next: None }, QueueView::from)
 }
 
-/// Takes off the one row too many that was asked for; tells whether it was there.
-fn cut<T>(rows: &mut Vec<T>, limit: u32) -> bool {
-    let more = rows.len() > limit as usize;
-    rows.truncate(limit as usize);
-    more
-}
-
-/// Writes `{"items": [...], ...}`, or a table.
-fn list<T: Serialize>(
+/// Writes `{"items": [...], "nextCursor": ...}`, or a table.
+fn list<T, V: Serialize>(
     form: Output,
-    header: &[&str],
-    items: &[T],
-    row: impl Fn(&T) -> Vec<String>,
-    beside: &serde_json::Value,
+    columns: &[&str],
+    page: Page<T>,
+    view: impl Fn(T) -> V,
 ) -> Result<(), Failure> {
-    #[derive(Serialize)]
-    struct List<'a, T> {
-        items: &'a [T],
-        #[serde(flatten)]
-        beside: &'a serde_json::Value,
-    }
+    let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
     if items.is_empty() && form == Output::Table {
         note("nothing is there that fits");
     }
+    if let Some(next) = page.next {
+        note(&format!("there are more: --cursor {next} goes on, --limit shows more at a time"));
+    }
     say(&match form {
-        Output::Table => output::table(header, items.iter().map(row)),
-        Output::Json => output::json(&List { items, beside }),
+        Output::Table => output::columns(columns, &items),
+        Output::Json => {
+            output::json(&json!({ "items": items, "nextCursor": page.next.map(|next| next.to_string()) }))
+        }
     })
-}
-
-/// For whoever reads along; never part of the answer.
-fn note(text: &str) {
-    eprintln!("{text}");
 }

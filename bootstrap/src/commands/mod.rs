@@ -2,15 +2,19 @@
 
 mod config;
 mod inspect;
+mod operate;
+mod operator;
 mod serve;
 
 use std::io::{self, Write};
 
 use clap::CommandFactory;
 
-use crate::cli::{Cli, Command, Common, ConfigCommand, DlqCommand, OutboxCommand, TokenArgs};
+use crate::cli::{
+    AuditCommand, Cli, Command, Common, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
+};
 use crate::wiring::Database;
-use crate::{Exit, Failure, Secrets, doctor, edge, telemetry};
+use crate::{Exit, Failure, Secrets, demo, doctor, edge, telemetry};
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<Exit, Failure> {
@@ -23,15 +27,29 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             say(&report.written(arguments.output.output))?;
             return Ok(report.exit());
         }
+        Some(Command::Demo(arguments)) => return demo::run(&arguments).await,
         Some(Command::Token(arguments)) => token(&arguments)?,
-        Some(Command::Outbox(OutboxCommand::List(arguments))) => inspect::outbox(&arguments).await?,
-        Some(Command::Outbox(OutboxCommand::Show(arguments))) => inspect::event(&arguments).await?,
+        Some(Command::Outbox(command)) => outbox(&command).await?,
         Some(Command::Dlq(DlqCommand::List(arguments))) => inspect::dead_letters(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::Replay(arguments))) => operate::replay(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::Discard(arguments))) => operate::discard(&arguments).await?,
+        Some(Command::Order(OrderCommand::Timeline(arguments))) => inspect::timeline(&arguments).await?,
+        Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
         Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
         Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
         Some(Command::Completions { shell }) => completions(shell)?,
     }
     Ok(Exit::Done)
+}
+
+async fn outbox(command: &OutboxCommand) -> Result<(), Failure> {
+    match command {
+        OutboxCommand::List(arguments) => inspect::outbox(arguments).await,
+        OutboxCommand::Show(arguments) => inspect::event(arguments).await,
+        OutboxCommand::Redrive(arguments) => operate::redrive(arguments).await,
+        OutboxCommand::Blocked(arguments) => inspect::blocked(arguments).await,
+        OutboxCommand::Release(arguments) => operate::release(arguments).await,
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
@@ -56,8 +74,13 @@ fn token(arguments: &TokenArgs) -> Result<(), Failure> {
     say(&format!("{token}\n"))
 }
 
+/// For whoever reads along; never part of the answer.
+fn note(text: &str) {
+    eprintln!("{text}");
+}
+
 /// Writes to stdout. Whoever closed it does not want to know.
-fn say(text: &str) -> Result<(), Failure> {
+pub(crate) fn say(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {

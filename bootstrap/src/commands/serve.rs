@@ -1,17 +1,12 @@
 //! `serve`.
 
-use std::time::Duration;
-
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use super::say;
 use crate::cli::{Parts, ServeArgs};
 use crate::config::Config;
+use crate::signals::{STOP_WITHIN, StopSignals};
 use crate::{Failure, Service, telemetry};
-
-/// How long a stop may take; the rest of ten seconds is for ending the process.
-const STOP_WITHIN: Duration = Duration::from_millis(9_500);
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let config = arguments.load()?;
@@ -63,24 +58,4 @@ Sell something, buy it, look at the order:
 "#,
         database = config.database.display(),
     )
-}
-
-/// SIGTERM and SIGINT.
-struct StopSignals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl StopSignals {
-    fn listen() -> Result<StopSignals, Failure> {
-        let on = |kind| signal(kind).map_err(|cause| Failure::System { what: "no signal handler", cause });
-        Ok(StopSignals { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

@@ -37,8 +37,8 @@ pub enum ConfigError {
         key: String,
         /// Where.
         origin: Origin,
-        /// The known key that looks most like it.
-        nearest: String,
+        /// The known key that looks most like it, if one does.
+        nearest: Option<String>,
     },
     /// A value where a section belongs.
     #[error("{key} in {origin} is a section, not a value")]
@@ -95,7 +95,12 @@ impl ConfigError {
     /// What to do.
     pub fn remedy(&self) -> String {
         match self {
-            ConfigError::UnknownKey { nearest, .. } => format!("did you mean {nearest}? otherwise remove it"),
+            ConfigError::UnknownKey { nearest: Some(nearest), .. } => {
+                format!("did you mean {nearest}? otherwise remove it")
+            }
+            ConfigError::UnknownKey { nearest: None, .. } => {
+                "remove it; `handover config show` lists every key".to_owned()
+            }
             ConfigError::NotASection { key, .. } => format!("write [{key}] and its keys below"),
             ConfigError::Unreadable { .. } => {
                 "correct the path or the permissions, or leave --config out".to_owned()

@@ -91,13 +91,31 @@ pub(super) fn is_section(path: &str) -> bool {
     KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The known name that looks most like this one; names are paths or variables, whichever `name_of` gives.
-pub(super) fn nearest(unknown: &str, name_of: impl Fn(&Key) -> String) -> String {
-    let last = |name: &str| name.rsplit(['.', '_']).next().unwrap_or_default().to_owned();
+/// How alike two keys have to be for one to be taken for the other: all of them, and their names without the section.
+const ALIKE: f64 = 0.6;
+const ALIKE_NAME: f64 = 0.4;
+
+/// The key that looks most like this path, if one looks like it at all.
+pub(super) fn nearest(unknown: &str) -> Option<&'static Key> {
+    let alike = strsim::normalized_damerau_levenshtein;
+    let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let likeness = |known: &str| {
-        let whole = strsim::normalized_damerau_levenshtein(known, unknown);
-        // A key without its section still finds its way home.
-        whole.max(0.9 * strsim::normalized_damerau_levenshtein(&last(known), &last(unknown)))
+        let (whole, names) = (alike(known, unknown), alike(&name(known), &name(unknown)));
+        if !unknown.contains('.') {
+            // A key without its section still finds its way home.
+            whole.max(0.9 * names)
+        } else if names >= ALIKE_NAME {
+            whole
+        } else {
+            0.0
+        }
     };
-    KEYS.iter().map(name_of).max_by(|one, two| likeness(one).total_cmp(&likeness(two))).unwrap_or_default()
+    let known = KEYS.iter().map(|key| (likeness(key.path), key)).filter(|(likeness, _)| *likeness >= ALIKE);
+    known.max_by(|(one, _), (two, _)| one.total_cmp(two)).map(|(_, key)| key)
+}
+
+/// The path that a variable would stand for, if there were such a key.
+pub(super) fn path_of(variable: &str) -> String {
+    let name = variable.strip_prefix(PREFIX).unwrap_or(variable);
+    name.replace("__", ".").replace('_', "-").to_ascii_lowercase()
 }

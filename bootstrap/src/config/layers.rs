@@ -9,7 +9,7 @@ use figment::providers::{Format, Toml};
 use figment::value::{Dict, Value};
 
 use super::error::{ConfigError, Origin};
-use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest};
+use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest, path_of};
 
 /// The file that is read when it is there and no other is named.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
@@ -100,7 +100,7 @@ fn add_section(
         if let Some(key) = key(&path) {
             settings.insert(key.path, Setting { value, origin: origin.clone() });
         } else if !is_section(&path) {
-            let nearest = nearest(&path, |key| key.path.to_owned());
+            let nearest = nearest(&path).map(|key| key.path.to_owned());
             return Err(ConfigError::UnknownKey { key: path, origin: origin.clone(), nearest });
         } else if let Some(inner) = value.into_dict() {
             add_section(&path, inner, origin, settings)?;
@@ -117,7 +117,7 @@ fn add_variable(name: &str, text: &str, settings: &mut Settings) -> Result<(), C
     }
     let origin = Origin::Variable(name.to_owned());
     let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
-        let nearest = nearest(name, Key::variable);
+        let nearest = nearest(&path_of(name)).map(Key::variable);
         return Err(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
     };
     settings.insert(key.path, Setting { value: read(key, text), origin });

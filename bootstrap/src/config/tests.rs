@@ -123,6 +123,28 @@ fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
 }
 
 #[test]
+fn a_key_that_looks_like_none_is_not_taken_for_one() {
+    for file in ["[redis]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
+        let text = complaint(load_file(file));
+        assert!(text.contains("unknown key") && !text.contains("did you mean"), "{text}");
+        assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
+    }
+    for variable in ["HANDOVER_REDIS__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
+        let text = complaint(load(&[(variable, "x")]));
+        assert!(text.contains(variable) && !text.contains("did you mean"), "{text}");
+    }
+    for (key, meant) in [
+        ("HANDOVER_OUTBOX_BATCH", "HANDOVER_OUTBOX__BATCH?"),
+        ("HANDOVER_ORDER__TIMEOUT__MINUTES", "HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES?"),
+        ("HANDOVER_CONSUMERS__PREFETCH", "HANDOVER_CONSUMER__PREFETCH?"),
+        ("HANDOVER_LOG_LEVEL", "HANDOVER_LOG__LEVEL?"),
+    ] {
+        let text = complaint(load(&[(key, "x")]));
+        assert!(text.contains(&format!("did you mean {meant}")), "{text}");
+    }
+}
+
+#[test]
 fn an_unknown_variable_names_itself_and_the_nearest() {
     let text = complaint(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
     assert!(text.contains("environment variable HANDOVER_OUTBOX__SCAN_INTERVALL"), "{text}");

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_application::ports::{BrokerError, StoreError};
-use handover_domain::EventId;
 use handover_system::NoEntropy;
 
 use crate::config::ConfigError;
@@ -126,16 +125,29 @@ pub enum Failure {
     #[error("the broker cannot be used: {0}")]
     Broker(#[from] BrokerError),
     /// The queues are in another process's memory.
-    #[error("the queues of broker.url = \"memory:\" cannot be looked at from here")]
+    #[error("the queues of broker.url = \"memory:\" cannot be reached from here")]
     BrokerUnseen,
-    /// No such event.
-    #[error("there is no event {event_id} in the outbox of {}", database.display())]
-    NoEvent {
-        /// Which.
-        event_id: EventId,
+    /// What was named is not there.
+    #[error("there is no {what} in {}", database.display())]
+    Missing {
+        /// What, by its name.
+        what: String,
+        /// The command that shows what there is.
+        see: &'static str,
         /// Where it was looked for.
         database: PathBuf,
     },
+    /// Some dead letters are still where they were.
+    #[error("{refused} of {matched} dead letters {} not replayed", if *refused == 1 { "was" } else { "were" })]
+    NotReplayed {
+        /// How many.
+        refused: usize,
+        /// Of how many.
+        matched: u64,
+    },
+    /// An action was refused for a reason that it has no other words for.
+    #[error("it was refused: {0}")]
+    Refused(String),
     /// The address cannot be listened on.
     #[error("cannot listen on {listen}: {cause}")]
     Listen {
@@ -227,7 +239,9 @@ impl Failure {
             | Failure::SchemaNewer { .. }
             | Failure::SchemaOlder { .. }
             | Failure::Migration { .. }
-            | Failure::NoEvent { .. }
+            | Failure::Missing { .. }
+            | Failure::NotReplayed { .. }
+            | Failure::Refused(_)
             | Failure::Broker(_)
             | Failure::Listen { .. }
             | Failure::Http(_)

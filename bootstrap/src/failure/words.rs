@@ -36,7 +36,9 @@ impl Failure {
             }
             Failure::Broker(_) => "events are carried by it",
             Failure::BrokerUnseen => "a broker in memory is seen by the process alone that has it",
-            Failure::NoEvent { .. } => "its id is mistyped, or it is in another database",
+            Failure::Missing { .. } => "the name is mistyped, or it is in another database",
+            Failure::NotReplayed { .. } => "each line above that says `refused` tells its own",
+            Failure::Refused(_) => "nothing was changed",
             Failure::Listen { .. } => "the API is served there",
             Failure::Http(_) => "it should run until it is stopped",
             Failure::Usage { .. } => "it means nothing here",
@@ -91,8 +93,16 @@ impl Failure {
                  made it, report this"
             }
             Failure::Broker(_) => "see that broker.url is right",
-            Failure::BrokerUnseen => "ask that process: GET /api/v1/ops/queues with an operator's token",
-            Failure::NoEvent { .. } => "see `handover outbox list`, or name the database with --database",
+            Failure::BrokerUnseen => {
+                "ask that process with an operator's token: GET /api/v1/ops/queues, POST /api/v1/ops/dead-letters/replay"
+            }
+            Failure::Missing { see, .. } => {
+                return format!("see `{see}`, or name the database with --database");
+            }
+            Failure::NotReplayed { .. } => {
+                "mend what it says and replay again, or `handover dlq discard` them"
+            }
+            Failure::Refused(_) => "look at what it says; if that makes no sense, report it",
             Failure::Listen { listen, cause } => {
                 return listen_remedy(listen.port(), cause.kind()).to_owned();
             }

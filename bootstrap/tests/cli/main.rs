@@ -5,6 +5,8 @@
 mod configuration;
 mod doctor;
 mod inspect;
+mod letters;
+mod operate;
 mod program;
 mod refusals;
 mod schemas;

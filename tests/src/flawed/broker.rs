@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::contract::broker::BrokerRig;
 use crate::rigs::MemoryBrokerRig;
+use crate::samples::sent_by;
 use async_trait::async_trait;
 use handover_application::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
-    Subscription,
+    Route, Subscription,
 };
 use handover_application::topology::Topology;
 
@@ -36,6 +37,8 @@ pub enum Flaw {
     ClosedSubscriptionsAckOn,
     OtherArgumentsAreAccepted,
     QueuesAreListedBackwards,
+    MessagesForOneQueueReachThoseBoundToItsNameToo,
+    MessagesForNoQueueAreConfirmed,
 }
 
 /// The broker in memory with one flaw.
@@ -102,13 +105,17 @@ impl Broker for Flawed {
             .into_iter()
             .map(|outgoing| {
                 let mut message = outgoing.message().clone();
-                let mut key = outgoing.routing_key().to_owned();
+                let mut route = outgoing.route().clone();
                 match self.flaw {
                     Flaw::HeadersAreLost => message.headers.clear(),
-                    Flaw::KeysIgnoreCase => key = key.to_lowercase(),
+                    Flaw::KeysIgnoreCase => {
+                        if let Route::Topic(key) = &mut route {
+                            *key = key.to_lowercase();
+                        }
+                    }
                     _ => {}
                 }
-                Outgoing::new(outgoing.event_id().clone(), key, message)
+                sent_by(outgoing.event_id().clone(), route, message)
             })
             .collect();
         if self.flaw == Flaw::LongWindowsLoseTheirOrder && window.len() > 50 {
@@ -117,11 +124,26 @@ impl Broker for Flawed {
             outcomes.reverse();
             return Ok(outcomes);
         }
+        if self.flaw == Flaw::MessagesForOneQueueReachThoseBoundToItsNameToo {
+            let copies = window.iter().filter_map(|outgoing| match outgoing.route() {
+                Route::Topic(_) => None,
+                Route::Queue(name) => Some(sent_by(
+                    outgoing.event_id().clone(),
+                    Route::Topic(name.clone()),
+                    outgoing.message().clone(),
+                )),
+            });
+            self.inner.publish(copies.collect()).await?;
+        }
+        let addressed: Vec<bool> =
+            window.iter().map(|outgoing| matches!(outgoing.route(), Route::Queue(_))).collect();
         let mut outcomes = self.inner.publish(window).await?;
         let is_returned = |outcome: &PublishOutcome| matches!(outcome, PublishOutcome::Returned { .. });
         match self.flaw {
-            Flaw::UnroutableIsConfirmed => {
-                outcomes.iter_mut().for_each(|outcome| *outcome = confirmed(outcome.event_id()));
+            Flaw::UnroutableIsConfirmed | Flaw::MessagesForNoQueueAreConfirmed => {
+                let wanted = self.flaw == Flaw::MessagesForNoQueueAreConfirmed;
+                let theirs = outcomes.iter_mut().zip(&addressed).filter(|(_, is)| **is == wanted);
+                theirs.for_each(|(outcome, _)| *outcome = confirmed(outcome.event_id()));
             }
             Flaw::ReturnsAreAttachedToANeighbour => {
                 if let Some(first) = outcomes.iter().position(is_returned) {

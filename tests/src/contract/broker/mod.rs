@@ -13,6 +13,7 @@ use handover_application::topology::{EXCHANGE, QueueSpec, Topology};
 use super::{RuleFuture, eventually, within};
 use crate::samples::outgoing;
 
+pub mod addressed;
 pub mod dead_lettering;
 pub mod declaring;
 pub mod delivering;
@@ -158,6 +159,13 @@ macro_rules! broker_rules {
             a_publish_cut_at_any_point_leaves_the_broker_working,
             every_delivery_has_a_tag_of_its_own,
             what_a_consumer_holds_stays_with_it,
+        ]
+        addressed: [
+            a_message_for_one_queue_reaches_it_alone,
+            a_message_for_a_queue_that_is_not_there_is_returned,
+            messages_for_one_queue_keep_their_place_in_the_window,
+            a_consumer_that_waits_is_woken_by_a_message_for_its_queue,
+            a_message_for_one_queue_expires_like_any_other,
         ]
         settling: [
             an_acked_message_is_gone,

@@ -1,21 +1,35 @@
 //! Dead letters.
 
-use handover_application::ports::{DeadLetter, DeadLetterStatus};
+use handover_application::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
+use handover_domain::TenantId;
 
-use super::{StoreRig, in_unit, view};
-use crate::samples::{AWKWARD, dead_letter, later, tenant};
+use super::deciding::decide;
+use super::{StoreRig, changes_one, in_unit, view};
+use crate::samples::{AWKWARD, dead_letter, decision, later, tenant};
 
-async fn park(rig: &dyn StoreRig, letters: &[DeadLetter]) {
+pub(super) async fn park(rig: &dyn StoreRig, letters: &[DeadLetter]) {
     in_unit!(rig, |unit| unit.park(letters).await.expect("dead letters are parked"));
 }
 
-async fn parked(rig: &dyn StoreRig, queue: &str, key: &str) -> Option<DeadLetter> {
+pub(super) async fn parked(rig: &dyn StoreRig, queue: &str, key: &str) -> Option<DeadLetter> {
     view(rig).await.dead_letter(queue, key).await.expect("a dead letter can be read")
 }
 
-async fn keys(rig: &dyn StoreRig, queue: Option<&str>, limit: u32) -> Vec<String> {
-    let letters = view(rig).await.dead_letters(queue, limit).await.expect("dead letters can be read");
-    letters.into_iter().map(|letter| letter.key).collect()
+/// The keys of a page, and the number that the next one begins below.
+async fn page(
+    rig: &dyn StoreRig,
+    filter: &DeadLetterFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> (Vec<String>, Option<i64>) {
+    let page = view(rig).await.dead_letters_page(filter, before, limit).await.expect("letters can be read");
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    let next = page.last().map(|row| row.id);
+    (page.into_iter().map(|row| row.effect.key).collect(), next)
+}
+
+async fn keys(rig: &dyn StoreRig) -> Vec<String> {
+    page(rig, &DeadLetterFilter::default(), None, 100).await.0
 }
 
 /// A dead letter comes back as it was parked, also one of which little is known.
@@ -49,7 +63,7 @@ pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRi
         DeadLetter { reason: "later".into(), died_at: later(9), body: "other".into(), ..first.clone() };
     park(rig, &[again.clone(), again]).await;
     assert_eq!(parked(rig, "queue", "key").await, Some(first));
-    assert_eq!(keys(rig, None, 10).await, ["key"]);
+    assert_eq!(keys(rig).await, ["key"]);
 }
 
 /// Parking in the same unit twice is once.
@@ -61,48 +75,122 @@ pub async fn parking_a_dead_letter_twice_in_a_unit_is_once(rig: &dyn StoreRig) {
         unit.park(&[]).await.unwrap();
     });
     assert_eq!(parked(rig, "queue", "key").await, Some(first));
-    assert_eq!(keys(rig, Some("queue"), 10).await, ["key"]);
+    assert_eq!(keys(rig).await, ["key"]);
 }
 
-/// One that a person replayed or discarded is opened again when it dies again, with the new reason and time.
+/// One that a person replayed or discarded is opened again when it dies again, with the new reason and time; its place
+/// and what was decided are kept.
 pub async fn a_dead_letter_that_was_decided_is_opened_again(rig: &dyn StoreRig) {
     for (key, status) in
         [("replayed", DeadLetterStatus::Replayed), ("discarded", DeadLetterStatus::Discarded)]
     {
         park(rig, &[dead_letter("queue", key)]).await;
-        if !rig.decide_dead_letter("queue", key, status).await {
-            return;
-        }
-        assert_eq!(parked(rig, "queue", key).await.map(|letter| letter.status), Some(status));
-        park(rig, &[DeadLetter { reason: "again".into(), died_at: later(9), ..dead_letter("queue", key) }])
-            .await;
-        let seen = parked(rig, "queue", key).await.unwrap();
-        assert_eq!(
-            (seen.status, seen.reason.as_str(), seen.died_at),
-            (DeadLetterStatus::Open, "again", later(9))
-        );
+        opens_again_after(rig, key, status).await;
     }
-    assert_eq!(keys(rig, None, 10).await, ["replayed", "discarded"]);
+    assert_eq!(keys(rig).await, ["discarded", "replayed"]);
 }
 
-/// They come in the order in which they were first parked, of one queue or of all, no more than asked for.
-pub async fn dead_letters_come_in_the_order_in_which_they_were_parked(rig: &dyn StoreRig) {
-    park(
-        rig,
-        &[DeadLetter { died_at: later(50), ..dead_letter("b.queue", "z") }, dead_letter("a.queue", "y")],
-    )
-    .await;
-    park(
-        rig,
-        &[DeadLetter { died_at: later(-50), ..dead_letter("b.queue", "x") }, dead_letter("b.queue", "w")],
-    )
-    .await;
-    park(rig, &[dead_letter("b.queue", "z")]).await;
-    assert_eq!(keys(rig, None, 10).await, ["z", "y", "x", "w"]);
-    assert_eq!(keys(rig, None, 2).await, ["z", "y"]);
-    assert_eq!(keys(rig, Some("b.queue"), 10).await, ["z", "x", "w"]);
-    assert_eq!(keys(rig, Some("b.queue"), 2).await, ["z", "x"]);
-    assert_eq!(keys(rig, Some("c.queue"), 10).await, [""; 0]);
+/// One that is being replayed is opened again as well: it has died again before the confirm was written down.
+pub async fn a_dead_letter_that_is_being_replayed_is_opened_again(rig: &dyn StoreRig) {
+    park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
+    opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;
+    assert_eq!(keys(rig).await, ["second", "first"]);
+}
+
+async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStatus) {
+    decide(rig, key, status, Some("looked at it"), 5).await;
+    let decided = parked(rig, "queue", key).await.unwrap();
+    let again = DeadLetter {
+        reason: "again".into(),
+        died_at: later(9),
+        body: "other".into(),
+        event_type: None,
+        ..dead_letter("queue", key)
+    };
+    park(rig, &[again]).await;
+    let expected =
+        DeadLetter { status: DeadLetterStatus::Open, reason: "again".into(), died_at: later(9), ..decided };
+    assert_eq!(parked(rig, "queue", key).await.as_ref(), Some(&expected), "after {status:?}");
+    assert_eq!((expected.decided_at, expected.note.as_deref()), (Some(later(5)), Some("looked at it")));
+}
+
+/// Pages run from the last parked to the first, whenever each died, and begin below the number asked for.
+pub async fn pages_of_dead_letters_run_from_the_last_parked_down(rig: &dyn StoreRig) {
+    let all = [("a", 9), ("b", -50), ("c", 50), ("d", 1), ("e", 0)];
+    for (key, at) in all {
+        park(rig, &[DeadLetter { died_at: later(at), ..dead_letter("queue", key) }]).await;
+    }
+    park(rig, &[dead_letter("queue", "a")]).await;
+    decide(rig, "b", DeadLetterStatus::Discarded, None, 5).await;
+    let any = DeadLetterFilter::default();
+    let (first, next) = page(rig, &any, None, 2).await;
+    assert_eq!(first, ["e", "d"]);
+    let (second, next) = page(rig, &any, next, 2).await;
+    assert_eq!(second, ["c", "b"]);
+    let (last, next) = page(rig, &any, next, 2).await;
+    assert_eq!(last, ["a"]);
+    assert_eq!(page(rig, &any, next, 2).await, (Vec::new(), None));
+}
+
+/// Each part of a filter narrows the page; together they all hold.
+pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn StoreRig) {
+    let letters = [
+        dead_letter("queue", "plain"),
+        dead_letter("other", "elsewhere"),
+        DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") },
+        DeadLetter { event_type: Some("ORDER_CREATED".into()), ..dead_letter("queue", "created") },
+        DeadLetter { event_type: None, ..dead_letter("queue", "stray") },
+        dead_letter("queue", "discarded"),
+    ];
+    park(rig, &letters).await;
+    decide(rig, "discarded", DeadLetterStatus::Discarded, None, 5).await;
+    let any = DeadLetterFilter::default();
+    let cases: [(DeadLetterFilter, &[&str]); 8] = [
+        (DeadLetterFilter { tenant: Some(tenant(2)), ..any.clone() }, &["foreign"]),
+        (DeadLetterFilter { tenant: Some(tenant(3)), ..any.clone() }, &[]),
+        (DeadLetterFilter { queue: Some("other".into()), ..any.clone() }, &["elsewhere"]),
+        (DeadLetterFilter { queue: Some("Queue".into()), ..any.clone() }, &[]),
+        (DeadLetterFilter { event_type: Some("ORDER_CREATED".into()), ..any.clone() }, &["created"]),
+        (DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..any.clone() }, &["discarded"]),
+        (DeadLetterFilter { status: Some(DeadLetterStatus::Replaying), ..any }, &[]),
+        (
+            DeadLetterFilter {
+                tenant: Some(TenantId::DEFAULT),
+                queue: Some("queue".into()),
+                event_type: Some("ORDER_PAID".into()),
+                status: Some(DeadLetterStatus::Open),
+            },
+            &["plain"],
+        ),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(page(rig, &filter, None, 100).await.0, expected, "{filter:?}");
+    }
+}
+
+async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
+    let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+    let letters = view(rig).await.dead_letters_of(&keys).await.expect("dead letters can be read");
+    letters.into_iter().map(|letter| format!("{} {}", letter.queue, letter.key)).collect()
+}
+
+/// Under keys are found all letters, at whatever queue they died, in the order in which they were first parked.
+pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked(rig: &dyn StoreRig) {
+    park(rig, &[dead_letter("b", "z"), dead_letter("a", "y"), dead_letter("a", "z")]).await;
+    park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;
+    in_unit!(rig, |unit| {
+        let discard = decision("b", "z", DeadLetterStatus::Discarded);
+        changes_one(unit.decide(&discard).await);
+    });
+    park(rig, &[dead_letter("b", "z")]).await;
+    assert_eq!(under(rig, &["y", "missing", "z", "y"]).await, ["b z", "a y", "a z", "b y"]);
+    assert_eq!(under(rig, &["Z"]).await, ["c Z"]);
+    assert_eq!(under(rig, &[]).await, [""; 0]);
+    let many: Vec<_> = (0..300).map(|n| format!("k{n:03}")).collect();
+    park(rig, &many.iter().map(|key| dead_letter("many", key)).collect::<Vec<_>>()).await;
+    let wanted: Vec<_> = many.iter().rev().chain(&many[..3]).map(String::as_str).collect();
+    let expected: Vec<_> = many.iter().map(|key| format!("many {key}")).collect();
+    assert_eq!(under(rig, &wanted).await, expected);
 }
 
 /// Queue and key together say which, byte by byte.
@@ -114,5 +202,23 @@ pub async fn dead_letters_are_told_apart_by_queue_and_key(rig: &dyn StoreRig) {
     for (n, (queue, key)) in all.into_iter().enumerate() {
         assert_eq!(parked(rig, queue, key).await.map(|letter| letter.reason), Some(n.to_string()));
     }
-    assert_eq!(keys(rig, Some("queue"), 10).await, ["key-a", "Key-A"]);
+    let of_queue = DeadLetterFilter { queue: Some("queue".into()), ..DeadLetterFilter::default() };
+    assert_eq!(page(rig, &of_queue, None, 10).await.0, ["Key-A", "key-a"]);
+}
+
+/// What a person still has to see through is counted: open, or on its way back, for one tenant or for all.
+pub async fn undecided_dead_letters_are_open_or_being_replayed(rig: &dyn StoreRig) {
+    let undecided = async |of: Option<i64>| {
+        view(rig).await.undecided_dead_letters(of.map(tenant)).await.expect("letters can be counted")
+    };
+    assert_eq!(undecided(None).await, 0);
+    let foreign = DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") };
+    let own = ["open", "replaying", "replayed", "discarded"].map(|key| dead_letter("queue", key));
+    park(rig, &own).await;
+    park(rig, &[foreign]).await;
+    decide(rig, "replaying", DeadLetterStatus::Replaying, None, 5).await;
+    decide(rig, "replayed", DeadLetterStatus::Replayed, None, 5).await;
+    decide(rig, "discarded", DeadLetterStatus::Discarded, None, 5).await;
+    assert_eq!((undecided(Some(1)).await, undecided(Some(2)).await, undecided(Some(3)).await), (2, 1, 0));
+    assert_eq!(undecided(None).await, 3);
 }

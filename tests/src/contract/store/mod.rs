@@ -5,26 +5,32 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
-use handover_application::ports::{Changed, DeadLetterStatus, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Changed, Store, StoreError, UnitOfWork, View};
 
 use super::{RuleFuture, within};
 
+pub mod audit;
+pub mod blocked;
 pub mod catching_up;
 pub mod consume;
 pub mod credit;
 pub mod cutting;
 pub mod dead_letters;
+pub mod deciding;
 pub mod effects;
 pub mod failing;
 pub mod ids;
 pub mod leases;
+pub mod log_reads;
 pub mod notifications;
 pub mod orders;
 pub mod outbox;
 pub mod outbox_due;
+pub mod outbox_reads;
 pub mod payments;
 pub mod products;
 pub mod races;
+pub mod redriving;
 pub mod settling;
 pub mod units;
 pub mod waking;
@@ -40,11 +46,6 @@ pub trait StoreRig: Send + Sync {
 
     /// Moves the database's own clock, by which leases are judged.
     fn move_database_clock(&self, by: TimeDelta);
-
-    /// Decides about a dead letter as a person does; `false` where the rig cannot.
-    async fn decide_dead_letter(&self, _queue: &str, _key: &str, _status: DeadLetterStatus) -> bool {
-        false
-    }
 
     /// What the adapter offers where adapters differ by nature.
     fn capabilities(&self) -> StoreCapabilities {
@@ -162,6 +163,8 @@ macro_rules! store_rules {
         ]
         waking: [
             a_commit_that_appended_events_rings_for_their_partitions,
+            a_commit_that_redrove_rows_rings_for_their_partitions,
+            a_commit_that_released_an_aggregate_rings_for_its_partition,
             whoever_is_woken_sees_the_events,
             a_unit_that_is_not_committed_rings_nobody,
         ]
@@ -176,6 +179,9 @@ macro_rules! store_rules {
             of_workers_that_record_one_event_first_exactly_one_does,
             of_workers_that_try_one_event_again_exactly_one_does,
             of_units_that_settle_one_row_exactly_one_does,
+            of_units_that_redrive_one_row_exactly_one_does,
+            of_units_that_release_one_aggregate_exactly_one_does,
+            of_units_that_decide_about_one_dead_letter_exactly_one_does,
             of_relays_that_take_one_partition_exactly_one_does,
             a_fenced_partition_changes_hands_only_after_the_settlement,
             units_that_write_different_rows_all_succeed,
@@ -211,6 +217,7 @@ macro_rules! store_rules {
             a_payment_advances_from_the_version_before_only,
             a_gateway_transaction_of_another_payment_is_a_conflict,
             gateway_transactions_are_compared_byte_by_byte,
+            the_payments_of_an_order_come_in_the_order_of_ids,
         ]
         outbox: [
             an_appended_event_is_a_new_row_with_all_it_had,
@@ -252,6 +259,30 @@ macro_rules! store_rules {
             the_next_due_time_is_the_earliest_after_now,
             the_next_due_time_counts_pending_rows_of_the_partitions_only,
         ]
+        outbox_reads: [
+            rows_about_aggregates_come_by_aggregate_sequence_and_id,
+            rows_about_a_great_many_aggregates_come_whole,
+            rows_are_counted_by_status,
+            rows_are_counted_for_one_tenant_or_all,
+        ]
+        blocked: [
+            an_aggregate_is_blocked_by_its_first_failed_event,
+            nothing_but_an_ordered_failed_event_blocks,
+            what_waits_behind_a_failed_event_is_counted,
+            pages_of_blocked_aggregates_run_from_the_greatest_number_down,
+            blocked_aggregates_are_one_tenants,
+            a_release_lets_later_events_pass_for_good,
+            what_fails_after_a_release_holds_again,
+            a_release_leaves_what_holds_nothing_back,
+            a_release_is_of_one_aggregate,
+        ]
+        redriving: [
+            a_redriven_row_has_all_its_attempts_again,
+            a_redrive_moves_no_row_that_is_on_its_way,
+            a_redriven_row_is_due_at_its_time_and_not_before,
+            a_redriven_row_can_be_settled_again,
+            a_great_many_rows_are_redriven_each_for_its_time,
+        ]
         settling: [
             a_confirmed_row_is_sent_and_knows_when,
             a_confirm_moves_no_row_that_is_settled,
@@ -278,6 +309,15 @@ macro_rules! store_rules {
             a_great_batch_is_recorded_whole,
             a_conflict_says_what_is_in_the_way,
         ]
+        log_reads: [
+            rows_of_the_log_are_shown_whole,
+            rows_of_events_come_in_the_order_in_which_they_were_first_written,
+            rows_of_a_great_many_events_come_whole,
+            pages_of_the_log_run_from_the_greatest_number_down,
+            every_part_of_a_filter_narrows_the_page_of_the_log,
+            pages_of_the_log_can_be_of_each_status,
+            rows_of_the_log_are_counted_by_consumer_and_status,
+        ]
         catching_up: [
             what_is_not_settled_is_unapplied,
             an_unapplied_event_comes_with_its_rows,
@@ -303,8 +343,25 @@ macro_rules! store_rules {
             parking_an_open_dead_letter_again_changes_nothing,
             parking_a_dead_letter_twice_in_a_unit_is_once,
             a_dead_letter_that_was_decided_is_opened_again,
-            dead_letters_come_in_the_order_in_which_they_were_parked,
+            a_dead_letter_that_is_being_replayed_is_opened_again,
+            pages_of_dead_letters_run_from_the_last_parked_down,
+            every_part_of_a_filter_narrows_the_page_of_dead_letters,
+            dead_letters_under_keys_come_in_the_order_in_which_they_were_parked,
             dead_letters_are_told_apart_by_queue_and_key,
+            undecided_dead_letters_are_open_or_being_replayed,
+        ]
+        deciding: [
+            a_decision_is_written_down_with_its_time_and_note,
+            a_decision_without_a_note_leaves_the_one_before,
+            a_decision_holds_only_where_the_letter_stands_where_it_says,
+            a_decision_about_a_letter_that_is_not_there_changes_nothing,
+            a_decision_is_part_of_its_unit,
+        ]
+        audit: [
+            an_audit_entry_is_read_back_as_it_was_written,
+            pages_of_the_audit_log_run_from_the_newest_down,
+            the_audit_log_is_one_tenants,
+            an_audit_entry_is_part_of_its_unit,
         ]
         effects: [
             listing_changes_are_read_back_in_the_order_applied,

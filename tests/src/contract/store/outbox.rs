@@ -45,6 +45,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
         create_time: event.occurred_at,
         update_time: seen.update_time,
         sent_time: None,
+        released_time: None,
     }
 }
 

@@ -144,3 +144,21 @@ pub async fn gateway_transactions_are_compared_byte_by_byte(rig: &dyn StoreRig) 
         assert_eq!(stored(rig, id).await.and_then(|p| p.transaction_id).as_deref(), Some(transaction));
     }
 }
+
+/// Every payment of an order is told, in the order of ids, whatever became of it; other orders and tenants have others.
+pub async fn the_payments_of_an_order_come_in_the_order_of_ids(rig: &dyn StoreRig) {
+    add(rig, &[payment(9, 1)]).await;
+    let first = settle(rig, &payment(9, 1), PaymentStatus::Failed, "t1").await;
+    add(rig, &[payment(3, 1)]).await;
+    let second = settle(rig, &payment(3, 1), PaymentStatus::Success, "t2").await;
+    add(rig, &[payment(12, 1), payment(5, 2)]).await;
+    let foreign = Payment { tenant: tenant(2), ..payment(4, 1) };
+    add(rig, std::slice::from_ref(&foreign)).await;
+    let of = async |of: i64, order: i64| {
+        view(rig).await.payments_of(tenant(of), order_id(order)).await.expect("payments can be read")
+    };
+    assert_eq!(of(1, 1).await, [second, first, payment(12, 1)]);
+    assert_eq!(of(1, 2).await, [payment(5, 2)]);
+    assert_eq!(of(2, 1).await, [foreign]);
+    assert_eq!(of(1, 3).await, []);
+}

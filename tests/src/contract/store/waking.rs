@@ -6,7 +6,7 @@ use handover_domain::AggregateRef;
 
 use super::super::within;
 use super::{StoreRig, begin, in_unit, is_conflict};
-use crate::samples::{event, partition, start, tenant};
+use crate::samples::{aggregate, confirmed, event, partition, redrive, start, tenant, to_failed};
 
 /// A commit that appended events wakes the relay, and names their partitions.
 pub async fn a_commit_that_appended_events_rings_for_their_partitions(rig: &dyn StoreRig) {
@@ -22,6 +22,36 @@ pub async fn a_commit_that_appended_events_rings_for_their_partitions(rig: &dyn 
     in_unit!(rig, |unit| unit.append(&[event("e", 7, 1)]).await.unwrap());
     let rung = within("the bell", rig.wake().rung()).await;
     assert_eq!(rung.iter().collect::<Vec<_>>(), [partition(7)]);
+}
+
+/// A commit that redrove rows wakes the relay as one that appended them does.
+pub async fn a_commit_that_redrove_rows_rings_for_their_partitions(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| {
+        unit.append(&[event("sent", 5, 1), event("failed", 6, 1), event("other", 7, 1)]).await.unwrap();
+        unit.mark_sent(&[&confirmed("sent")], start()).await.unwrap();
+        unit.mark_failed(&[to_failed("failed")], start()).await.unwrap();
+    });
+    within("the bell", rig.wake().rung()).await;
+    in_unit!(rig, |unit| {
+        assert_eq!(unit.redrive(&[redrive("sent", start())], start()).await.unwrap(), 1);
+        assert_eq!(unit.redrive(&[redrive("failed", start())], start()).await.unwrap(), 1);
+    });
+    let rung = within("the bell", rig.wake().rung()).await;
+    let mut expected = [partition(5), partition(6)];
+    expected.sort();
+    assert_eq!(rung.iter().collect::<Vec<_>>(), expected);
+}
+
+/// A commit that released an aggregate wakes the relay: what it held may go.
+pub async fn a_commit_that_released_an_aggregate_rings_for_its_partition(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| {
+        unit.append(&[event("failed", 6, 1), event("held", 6, 2)]).await.unwrap();
+        unit.mark_failed(&[to_failed("failed")], start()).await.unwrap();
+    });
+    within("the bell", rig.wake().rung()).await;
+    in_unit!(rig, |unit| assert_eq!(unit.release(&aggregate(6), start()).await.unwrap(), 1));
+    let rung = within("the bell", rig.wake().rung()).await;
+    assert_eq!(rung.iter().collect::<Vec<_>>(), [partition(6)]);
 }
 
 /// Whoever is woken finds what it was woken for: the bell rings after the commit.

@@ -1,0 +1,63 @@
+//! What `demo` takes.
+
+use clap::{Args, ValueEnum};
+
+use super::OutputArgs;
+
+pub(super) const HELP: &str = "\
+Plays the day against the real HTTP API of a service of its own, in a temporary folder and on a free
+port; no configuration is read and nothing of yours is touched. Buyers pay, cancel and forget to pay,
+64 of them want one lamp at once, every tenth message is delivered twice, the broker is out of reach
+for three seconds, one message is spoiled on its way. Then every row in the database is held against
+what was promised, and against what each client was told.
+
+Examples:
+  handover demo --orders 2000
+  handover demo --seed 42                  the same day again
+  handover demo --keep                     and go on serving, to look around
+  handover demo --output json | jq '.promises[] | select(.kept | not)'
+
+Exit codes: 0 every promise was kept, 1 one was broken (stderr names it), 2 usage.";
+
+/// What `demo` takes.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// How many orders, 10 to 20000
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=20_000), default_value = "200")]
+    pub orders: u32,
+    /// Plays the day of this seed again [default: another one each time, which is printed]
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Keeps the folder, and goes on serving until it is stopped
+    #[arg(long)]
+    pub keep: bool,
+    /// How it is written.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Breaks a promise on purpose, in the data, to see that the verdict notices.
+    #[arg(long = "break", value_name = "WHICH", value_enum, hide = true)]
+    pub broken: Option<Break>,
+}
+
+/// A promise broken on purpose: for the tests of the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Break {
+    /// A shipment task is never opened, and the consume log says that it was.
+    LoseEffect,
+    /// A shipment task is opened twice.
+    DoubleEffect,
+    /// Notifications about one order come in the wrong order.
+    Reorder,
+    /// An order changes without an event.
+    LoseEvent,
+    /// A confirmed event is unconfirmed again.
+    Unconfirm,
+    /// A sold product is on sale.
+    FreeProduct,
+    /// The lamp is sold a second time.
+    SecondBuyer,
+    /// A dead letter that nobody explains.
+    OpenLetter,
+    /// A consumer needs a second attempt.
+    SpendAttempt,
+}

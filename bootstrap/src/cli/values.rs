@@ -1,0 +1,41 @@
+//! Values as they stand on the command line.
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::DeadLetterStatus;
+use handover_application::use_cases::operations::{Pace, Reason};
+use handover_domain::{EventId, IdError, OrderId, OutboxStatus, TenantId};
+
+pub(super) fn status(name: &str) -> Result<OutboxStatus, String> {
+    name.to_ascii_uppercase().parse().map_err(|_| "known are new, retry, sent, failed".to_owned())
+}
+
+pub(super) fn letter_status(name: &str) -> Result<DeadLetterStatus, String> {
+    DeadLetterStatus::named(&name.to_ascii_uppercase())
+        .ok_or_else(|| "known are open, replaying, replayed, discarded".to_owned())
+}
+
+pub(super) fn tenant(text: &str) -> Result<TenantId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn event(text: &str) -> Result<EventId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn order(text: &str) -> Result<OrderId, String> {
+    text.parse().map_err(|error: IdError| error.to_string())
+}
+
+pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    let time = DateTime::parse_from_rfc3339(text);
+    time.map(|time| time.to_utc()).map_err(|_| "write it as 2026-01-31T08:00:00Z".to_owned())
+}
+
+pub(super) fn pace(text: &str) -> Result<Pace, String> {
+    let pace = text.parse().ok().and_then(Pace::new);
+    pace.ok_or_else(|| format!("write a whole number from 1 to {}", Pace::MAX))
+}
+
+pub(super) fn reason(text: &str) -> Result<Reason, String> {
+    Reason::new(text.to_owned()).map_err(|error| error.to_string())
+}

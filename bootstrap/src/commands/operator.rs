@@ -1,0 +1,81 @@
+//! Whoever may write to the database, as an operator of all of it: the same use cases as behind the API, on the file
+//! itself, beside whoever serves it.
+
+use std::path::PathBuf;
+
+use handover_application::use_cases::UseCaseError;
+use handover_application::{Actor, App, CommandContext, Trace};
+use handover_domain::TenantId;
+
+use crate::Failure;
+use crate::cli::Common;
+use crate::wiring::{Looked, Reach};
+
+/// An operator at the database.
+pub(super) struct Operator {
+    pub(super) app: App,
+    pub(super) context: CommandContext,
+    pub(super) database: PathBuf,
+}
+
+impl Operator {
+    /// At the database of this configuration, if its schema is this program's.
+    pub(super) async fn at(common: &Common, reach: Reach) -> Result<Operator, Failure> {
+        let config = common.load()?;
+        let looked = Looked::readable(&config.database).await?;
+        let app = looked.application(&config, reach)?;
+        let trace = Trace { trace_id: trace_id(&app), traceparent: None };
+        let actor = Actor::CommandLine(user());
+        let context = CommandContext { actor, tenant: TenantId::DEFAULT, trace, idempotency: None };
+        Ok(Operator { app, context, database: config.database })
+    }
+
+    /// What a use case's refusal means here.
+    pub(super) fn failed(&self, error: UseCaseError) -> Failure {
+        match error {
+            UseCaseError::Store(cause) => Failure::database(&self.database)(cause),
+            UseCaseError::Broker(cause) => Failure::Broker(cause),
+            // Who writes to the file has every role, and nothing here decides about orders.
+            other @ (UseCaseError::NotFound { .. }
+            | UseCaseError::NotAllowed { .. }
+            | UseCaseError::Order(_)
+            | UseCaseError::Product(_)
+            | UseCaseError::Payment(_)) => Failure::Refused(other.to_string()),
+        }
+    }
+
+    /// The same, where what was named may not be there.
+    pub(super) fn failed_to_find(&self, error: UseCaseError, what: String, see: &'static str) -> Failure {
+        match error {
+            UseCaseError::NotFound { .. } => self.missing(what, see),
+            UseCaseError::NotAllowed { .. }
+            | UseCaseError::Order(_)
+            | UseCaseError::Product(_)
+            | UseCaseError::Payment(_)
+            | UseCaseError::Store(_)
+            | UseCaseError::Broker(_) => self.failed(error),
+        }
+    }
+
+    /// What was named is not there.
+    pub(super) fn missing(&self, what: String, see: &'static str) -> Failure {
+        Failure::Missing { what, see, database: self.database.clone() }
+    }
+}
+
+fn trace_id(app: &App) -> String {
+    format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next())
+}
+
+/// The system's user: by name, or by number where there is no name.
+fn user() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let named = named.map(|name| name.trim().to_owned()).find(|name| !name.is_empty());
+    named.unwrap_or_else(user_id)
+}
+
+/// Whose this process is, as far as the system shows it.
+fn user_id() -> String {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |process| process.uid().to_string())
+}

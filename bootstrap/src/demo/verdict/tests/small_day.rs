@@ -1,0 +1,344 @@
+//! A small day on which every promise was kept, made of the domain's own decisions: what a rule takes away from it or
+//! adds to it is the only thing wrong.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::{
+    BuyerCredit, ConsumeRecord, Consumed, CreditChange, DeadLetter, DeadLetterStatus, EventMetadata,
+    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Notification, OrderSide, OutboxRow,
+};
+use handover_domain::{
+    AggregateRef, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, Money, NewOrder, Order,
+    OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus, Product,
+    ProductAction, ProductStatus, Settlement, Shipment, TenantId, UserId,
+};
+
+use super::super::super::books::Books;
+use super::super::super::journal::{Account, Step, Told};
+use super::super::super::mishaps::{Happened, Spoiled};
+use super::super::{Evidence, Promise, Taker, Terms, judge};
+
+/// The order of the lamp.
+pub(super) const LAMP: i64 = 1;
+/// Orders and how they end.
+pub(super) const COMPLETED: i64 = 2;
+pub(super) const SHIPPED: i64 = 3;
+pub(super) const PAID: i64 = 4;
+pub(super) const CANCELLED: i64 = 5;
+pub(super) const TIMED_OUT: i64 = 6;
+/// The first payment failed, the second succeeded.
+pub(super) const PAID_LATER: i64 = 7;
+
+/// A day, and what it is judged by.
+pub(super) struct SmallDay {
+    pub(super) told: Account,
+    pub(super) books: Books,
+    pub(super) happened: Happened,
+    pub(super) takers: Vec<Taker>,
+    pub(super) queued: u64,
+    now: DateTime<Utc>,
+}
+
+impl SmallDay {
+    /// A day without a fault.
+    pub(super) fn kept() -> SmallDay {
+        let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
+        let takers = [
+            ("inventory", vec!["ORDER_CREATED", "ORDER_CANCELLED"]),
+            ("fulfillment", vec!["ORDER_PAID"]),
+            ("status-sync", vec!["ORDER_STATUS_CHANGED"]),
+            ("order-timeout", vec!["ORDER_TIMEOUT"]),
+        ];
+        let takers = takers.map(|(consumer, takes)| Taker {
+            consumer: consumer.to_owned(),
+            takes: takes.into_iter().map(str::to_owned).collect(),
+        });
+        let mut day = SmallDay {
+            told: Account::default(),
+            books: Books::default(),
+            happened: Happened {
+                doubled: 3,
+                repeats: 3,
+                spoiled: Some(Spoiled {
+                    queue: "order.fulfillment.queue".to_owned(),
+                    event: "event-1".parse().unwrap(),
+                }),
+                away: Some((now, now + TimeDelta::seconds(3))),
+            },
+            takers: takers.to_vec(),
+            queued: 0,
+            now,
+        };
+        for order in LAMP..=PAID_LATER {
+            day.order(order);
+        }
+        day.told.rush.lamp = LAMP.try_into().ok();
+        day.told.rush.won = vec![LAMP.try_into().unwrap()];
+        day.told.rush.refused = 63;
+        day.books.dead_letters.push(letter(now));
+        day
+    }
+
+    /// The names of the promises that are broken.
+    pub(super) fn broken(&self) -> Vec<&'static str> {
+        self.judged().into_iter().filter(|promise| !promise.kept).map(|promise| promise.name).collect()
+    }
+
+    pub(super) fn judged(&self) -> Vec<Promise> {
+        judge(&Evidence {
+            terms: Terms {
+                orders: 7,
+                crowd: 64,
+                pending: Duration::from_secs(3),
+                bound: Duration::from_secs(10),
+                outage: Duration::from_secs(3),
+            },
+            told: &self.told,
+            books: &self.books,
+            happened: &self.happened,
+            takers: &self.takers,
+            queued: self.queued,
+        })
+    }
+
+    /// An order of this day, to be changed.
+    pub(super) fn row(&mut self, order: i64) -> &mut Order {
+        self.books.orders.get_mut(&order.try_into().unwrap()).unwrap()
+    }
+
+    /// What the client of an order was told, to be changed.
+    pub(super) fn client(&mut self, order: i64) -> &mut Told {
+        self.told.orders.get_mut(&order.try_into().unwrap()).unwrap()
+    }
+
+    fn order(&mut self, number: i64) {
+        let (seller, buyer): (UserId, UserId) = (100.try_into().unwrap(), number.try_into().unwrap());
+        let product = Product {
+            id: number.try_into().unwrap(),
+            tenant: TenantId::DEFAULT,
+            seller,
+            title: "Desk lamp".to_owned().try_into().unwrap(),
+            price: Money::from_minor(8_850).unwrap(),
+            status: ProductStatus::OnSale,
+            version: 1,
+            create_time: self.now,
+            update_time: self.now,
+        };
+        let new = NewOrder { id: number.try_into().unwrap(), buyer, now: self.now };
+        let (mut order, mut product, events) = Order::place(&product, new).unwrap();
+        self.announce(&order, &events, number);
+        let mut told = Told { product: product.id, buyer, seller, step: Step::Placed };
+        let timeout = CancelCause::Timeout { created_by: self.now };
+        let shipment = || Shipment::new("SF".to_owned(), "T1".to_owned()).unwrap();
+        let steps = match number {
+            LAMP | COMPLETED => vec![
+                (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
+                (OrderAction::Ship(shipment()), OrderActor::Seller, Step::Shipped),
+                (OrderAction::Complete, OrderActor::Buyer, Step::Completed),
+            ],
+            SHIPPED => vec![
+                (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
+                (OrderAction::Ship(shipment()), OrderActor::Seller, Step::Shipped),
+            ],
+            PAID | PAID_LATER => vec![(OrderAction::Pay, OrderActor::Gateway, Step::Paid)],
+            CANCELLED => vec![(OrderAction::Cancel(CancelCause::Buyer), OrderActor::Buyer, Step::Cancelled)],
+            _ => vec![(OrderAction::Cancel(timeout), OrderActor::System, Step::Placed)],
+        };
+        for (action, actor, step) in steps {
+            if action == OrderAction::Pay {
+                self.pay(&order, number == PAID_LATER);
+            }
+            let at = self.now + TimeDelta::seconds(4);
+            let (after, events) = order.apply(&action, actor, at).unwrap();
+            self.announce(&after, &events, number);
+            if after.status.frees_product() {
+                product = product.apply(ProductAction::Release, at).unwrap();
+            }
+            (order, told.step) = (after, step);
+        }
+        let taken = (product.status == ProductStatus::Sold).then_some(order.id);
+        self.books.listings.entry(seller).or_default().push(ListingEntry {
+            product: product.id,
+            taken_by: taken,
+            event_id: "event-1".parse().unwrap(),
+            update_time: self.now,
+        });
+        self.told.products.insert(product.id, seller);
+        self.told.orders.insert(order.id, told);
+        self.books.products.insert(product.id, product);
+        self.books.orders.insert(order.id, order);
+    }
+
+    fn pay(&mut self, order: &Order, failed_first: bool) {
+        let results = [PaymentResult::Failed, PaymentResult::Success];
+        for (number, result) in results.into_iter().enumerate().skip(usize::from(!failed_first)) {
+            let id = order.id.get() * 10 + i64::try_from(number).unwrap();
+            let payment = Payment {
+                id: id.try_into().unwrap(),
+                tenant: TenantId::DEFAULT,
+                order: order.id,
+                amount: order.payable,
+                currency: Currency::CNY,
+                method: "card".to_owned(),
+                status: PaymentStatus::Processing,
+                transaction_id: None,
+                refund_due: false,
+                version: 1,
+                create_time: self.now,
+                update_time: self.now,
+            };
+            let report = Settlement { transaction_id: format!("txn-{id}"), result, amount: order.payable };
+            let (settled, event) = payment.settle(&report, order, self.now).unwrap().unwrap();
+            self.publish(event, settled.version);
+            self.books.payments.entry(order.id).or_default().push(settled);
+        }
+    }
+
+    fn announce(&mut self, order: &Order, events: &[EventBody], number: i64) {
+        for event in events {
+            let row = self.publish(event.clone(), order.version);
+            self.apply(&row, event, number);
+        }
+    }
+
+    /// The outbox row of an event, confirmed, and settled by whoever takes it.
+    fn publish(&mut self, event: EventBody, aggregate_seq: i64) -> OutboxRow {
+        let id = i64::try_from(self.books.events.len()).unwrap() + 1;
+        let row = OutboxRow {
+            id,
+            event_id: format!("event-{id}").parse().unwrap(),
+            event_type: event.event_type().as_str().to_owned(),
+            aggregate: AggregateRef {
+                tenant: TenantId::DEFAULT,
+                kind: event.event_type().aggregate().as_str().to_owned(),
+                id: event.aggregate_id(),
+            },
+            aggregate_seq,
+            payload: event.to_json(),
+            metadata: EventMetadata::default(),
+            status: OutboxStatus::Sent,
+            retry_count: 0,
+            max_retry_count: 3,
+            next_retry_time: None,
+            last_error: None,
+            create_time: self.now,
+            update_time: self.now,
+            sent_time: Some(self.now),
+            released_time: None,
+        };
+        self.books.events.push(row.clone());
+        for taker in self.takers.iter().filter(|taker| taker.takes.contains(&row.event_type)) {
+            self.books.consumed.push(consumed(&taker.consumer, &row, self.now));
+        }
+        row
+    }
+
+    /// What the event leaves behind.
+    fn apply(&mut self, row: &OutboxRow, event: &EventBody, number: i64) {
+        let (tenant, order): (_, OrderId) = (TenantId::DEFAULT, number.try_into().unwrap());
+        let (seller, buyer): (UserId, UserId) = (100.try_into().unwrap(), number.try_into().unwrap());
+        let (aggregate_seq, event_id, at) = (row.aggregate_seq, row.event_id.clone(), self.now);
+        let listing = |kind| ListingChange {
+            tenant,
+            seller,
+            product: number.try_into().unwrap(),
+            order,
+            aggregate_seq,
+            kind,
+            event_id: event_id.clone(),
+            at,
+        };
+        match event {
+            EventBody::OrderCreated(_) => {
+                self.books.listing_changes.push(listing(ListingChangeKind::Occupied))
+            }
+            EventBody::OrderPaid(_) => {
+                let event_id = event_id.clone();
+                let task = NewShipmentTask { tenant, order, seller, buyer, aggregate_seq, event_id, at };
+                self.books.shipments.push(task);
+            }
+            EventBody::OrderStatusChanged(body) => {
+                for (side, recipient) in [(OrderSide::Buyer, buyer), (OrderSide::Seller, seller)] {
+                    self.books.notifications.push(Notification {
+                        tenant,
+                        recipient,
+                        side,
+                        order,
+                        aggregate_seq,
+                        old_status: body.old_status,
+                        new_status: body.new_status,
+                        changed_at: body.changed_at,
+                        event_id: event_id.clone(),
+                        at,
+                    });
+                }
+                if body.new_status.as_str() == "completed" {
+                    self.count(row, CreditStep::Completed, buyer);
+                }
+            }
+            EventBody::OrderCancelled(body) => {
+                self.books.listing_changes.push(listing(ListingChangeKind::Released));
+                self.count(row, CreditStep::of_cancellation(body.reason).unwrap(), buyer);
+            }
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, row: &OutboxRow, step: CreditStep, buyer: UserId) {
+        self.books.credit_changes.push(CreditChange {
+            tenant: TenantId::DEFAULT,
+            buyer,
+            order: buyer.get().try_into().unwrap(),
+            aggregate_seq: row.aggregate_seq,
+            step,
+            event_id: row.event_id.clone(),
+            at: self.now,
+        });
+        let before = self.books.credit.get(&buyer).map(|credit| credit.counts).unwrap_or_default();
+        let counts = before.and(step);
+        let (last_event_id, update_time) = (row.event_id.clone(), self.now);
+        let credit = BuyerCredit { counts, score: counts.score(), last_event_id, update_time };
+        self.books.credit.insert(buyer, credit);
+    }
+}
+
+/// A row of the consume log that says SUCCESS.
+pub(super) fn consumed(consumer: &str, row: &OutboxRow, now: DateTime<Utc>) -> Consumed {
+    Consumed {
+        consumer: consumer.to_owned(),
+        event_id: row.event_id.clone(),
+        event_type: row.event_type.clone(),
+        aggregate: row.aggregate.clone(),
+        aggregate_seq: row.aggregate_seq,
+        record: ConsumeRecord {
+            status: ConsumeStatus::Success,
+            attempts: 1,
+            next_retry_time: None,
+            lease_until: None,
+            error_message: None,
+            consume_time: now,
+        },
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: String::new(),
+        cost_ms: 0,
+    }
+}
+
+fn letter(now: DateTime<Utc>) -> DeadLetter {
+    DeadLetter {
+        queue: "order.fulfillment.queue".to_owned(),
+        key: "spoiled".to_owned(),
+        tenant: TenantId::DEFAULT,
+        event_type: None,
+        trace_id: None,
+        body: "{".to_owned(),
+        reason: "it is no envelope".to_owned(),
+        died_at: now,
+        status: DeadLetterStatus::Discarded,
+        decided_at: Some(now),
+        note: Some("spoiled on purpose".to_owned()),
+    }
+}

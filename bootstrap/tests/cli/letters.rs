@@ -1,0 +1,150 @@
+//! `dlq replay|discard`, `order timeline`: beside a process that serves the same database.
+
+#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+
+use std::time::{Duration, Instant};
+
+use handover_application::ports::*;
+use handover_domain::*;
+use handover_system::SystemClock;
+use serde_json::{Value, json};
+
+use crate::inspect::market;
+use crate::operate::{event_of, given_up};
+use crate::program::{World, eventually};
+
+const QUEUE: &str = "order.status.sync.queue";
+
+/// An event of order 1 that died at its consumer, and that no message carries any more.
+async fn dead(world: &World, id: &str) {
+    let store = world.store().await;
+    let mut view = store.view().await.unwrap();
+    let filter = OutboxFilter {
+        event_type: Some("ORDER_CREATED".into()),
+        aggregate_id: Some(1),
+        ..Default::default()
+    };
+    let created = view.outbox_page(&filter, None, 1).await.unwrap().remove(0);
+    drop(view);
+    store.close().await;
+    let facts: Value = serde_json::from_str(&created.payload).unwrap();
+    let now = SystemClock.now();
+    let payload = json!({
+        "orderId": 1, "orderNo": facts["orderNo"], "buyerId": 2, "sellerId": 1, "totalAmount": facts["totalAmount"],
+        "oldStatus": "paid", "newStatus": "shipped", "changedAt": "2026-01-31T08:00:00Z"
+    });
+    let event: EventId = id.parse().unwrap();
+    let row = NewEvent { payload: payload.to_string(), ..event_of(id, 1, 100, now) };
+    let consumption = Consumption {
+        consumer: "status-sync".into(),
+        event_id: event.clone(),
+        event_type: row.event_type.clone(),
+        aggregate: row.aggregate.clone(),
+        aggregate_seq: row.aggregate_seq,
+        expected: Expected::Absent,
+        status: ConsumeStatus::Dead,
+        attempts: 4,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: Some("out of paper".into()),
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: "t".into(),
+        cost_ms: 0,
+        consume_time: now,
+    };
+    let letter = DeadLetter {
+        queue: QUEUE.into(),
+        key: id.into(),
+        tenant: TenantId::DEFAULT,
+        event_type: Some(row.event_type.clone()),
+        trace_id: None,
+        body: payload.to_string(),
+        reason: "out of paper".into(),
+        died_at: now,
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    };
+    world
+        .change(async move |unit| {
+            unit.append(&[row]).await.unwrap();
+            // So that the relay that runs leaves it alone.
+            assert_eq!(unit.mark_failed(&[given_up(&event)], now).await.unwrap(), 1);
+            unit.record(&[consumption]).await.unwrap();
+            unit.park(&[letter]).await.unwrap();
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_replay_reaches_the_consumer_of_the_process_that_serves_without_waiting_for_a_sweep() {
+    let world = World::new().set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "1h");
+    let _server = market(&world);
+    dead(&world, "e-1").await;
+    let dry = world.run(&format!("dlq replay --queue {QUEUE} --dry-run --output json")).json();
+    assert_eq!((&dry["matched"], &dry["replayed"]), (&json!(1), &json!(0)));
+    let begun = Instant::now();
+    let answer = world.run("dlq replay e-1 --reason mended --output json");
+    answer.done();
+    assert_eq!(
+        answer.json(),
+        json!({ "dryRun": false, "matched": 1, "replayed": 1, "refused": [], "notFound": [], "more": false })
+    );
+    let told = || {
+        let timeline = world.run("order timeline 1 --output json").json();
+        let items = timeline["items"].as_array().unwrap().clone();
+        items.iter().filter(|item| item["what"] == "buyer notified: paid -> shipped").count()
+    };
+    eventually(|| told() == 1);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let letters = world.run("dlq list --output json").json();
+    assert_eq!(
+        (&letters["items"][0]["status"], &letters["items"][0]["note"]),
+        (&json!("REPLAYED"), &json!("mended"))
+    );
+    let again = world.run("dlq replay e-1");
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stdout.contains("it was replayed already"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 1 dead letters was not replayed"), "{again:?}");
+    assert_eq!(told(), 1);
+    let table = world.run("order timeline 1");
+    assert!(table.done().starts_with("at "), "{table:?}");
+    assert!(
+        table.stdout.contains("order placed") && table.stdout.contains("sent back to its consumer"),
+        "{table:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
+    let world = World::new();
+    let server = market(&world);
+    dead(&world, "e-1").await;
+    dead(&world, "e-2").await;
+    assert_eq!(world.run("dlq discard e-1").code, Some(2), "a reason is required");
+    let answer = world.run("dlq discard e-1 --reason duplicate --output json").json();
+    assert_eq!(
+        answer,
+        json!({ "dryRun": false, "matched": 1, "discarded": 1, "notFound": [], "more": false })
+    );
+    let rest = world.run("dlq discard --event-type ORDER_STATUS_CHANGED --reason too_late");
+    assert!(rest.done().contains("discarded  1\n"), "{rest:?}");
+    let letters = world.run("dlq list --status discarded --output json").json();
+    let notes: Vec<&Value> = letters["items"].as_array().unwrap().iter().map(|item| &item["note"]).collect();
+    assert_eq!(notes, ["too_late", "duplicate"]);
+    let operator = world.token("--user 9 --role operator");
+    for (query, command) in [
+        ("dead-letters", "dlq list"),
+        ("dead-letters?status=DISCARDED&limit=1", "dlq list --status discarded --limit 1"),
+        ("audit", "audit list"),
+        ("blocked", "outbox blocked"),
+    ] {
+        let told = server.ask(&operator, &format!("GET /api/v1/ops/{query}"), "");
+        assert_eq!(world.run(&format!("{command} --output json")).json(), told, "{command}");
+    }
+    let told = server.ask(&operator, "GET /api/v1/orders/1/timeline", "");
+    assert_eq!(world.run("order timeline 1 --output json").json(), told);
+    assert_eq!(world.run("order timeline 1 --tenant 2").code, Some(1));
+}

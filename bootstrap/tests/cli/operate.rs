@@ -1,0 +1,168 @@
+//! `outbox redrive|blocked|release`, `audit list`: on the database itself.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_application::Wake;
+use handover_application::ports::*;
+use handover_domain::*;
+use handover_sql::{SqlStore, SqliteOptions};
+use handover_system::SystemClock;
+use serde_json::{Value, json};
+
+use crate::program::World;
+
+impl World {
+    pub(crate) async fn store(&self) -> SqlStore {
+        let options = SqliteOptions::file(self.path("handover.db"));
+        SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap()
+    }
+
+    /// Does this in a unit of work.
+    pub(crate) async fn change(&self, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
+        let store = self.store().await;
+        let mut unit = store.begin().await.unwrap();
+        work(unit.as_mut()).await;
+        unit.commit().await.unwrap();
+        store.close().await;
+    }
+
+    /// An event of order 7 that nobody will publish, for nobody serves.
+    async fn given_up(&self, id: &str) {
+        let now = SystemClock.now();
+        let row = event_of(id, 7, 1, now);
+        let failed = given_up(&row.event_id);
+        self.change(async move |unit| {
+            unit.append(&[row]).await.unwrap();
+            assert_eq!(unit.mark_failed(&[failed], now).await.unwrap(), 1);
+        })
+        .await;
+    }
+
+    fn event(&self, id: &str) -> Value {
+        self.run(&format!("outbox show {id} --output json")).json()
+    }
+}
+
+pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> NewEvent {
+    NewEvent {
+        event_id: id.parse().unwrap(),
+        event_type: "ORDER_STATUS_CHANGED".into(),
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: order },
+        aggregate_seq: seq,
+        payload: format!(r#"{{"orderId":{order}}}"#),
+        metadata: EventMetadata::default(),
+        occurred_at: now,
+        max_retry_count: 3,
+    }
+}
+
+pub(crate) fn given_up(event: &EventId) -> FailedPublish {
+    FailedPublish {
+        event_id: event.clone(),
+        status: OutboxStatus::Failed,
+        retry_count: 4,
+        next_retry_time: None,
+        error: "消息发送失败: NO_ROUTE".into(),
+    }
+}
+
+#[tokio::test]
+async fn events_are_redriven_by_name_or_filter_and_it_is_recorded_by_whom() {
+    let world = World::new().set("USER", "ada");
+    world.run("migrate").done();
+    for id in ["e-1", "e-2", "e-3"] {
+        world.given_up(id).await;
+    }
+    let dry = world.run("outbox redrive --status failed --dry-run --output json").json();
+    assert_eq!((&dry["matched"], &dry["redriven"], &dry["dryRun"]), (&json!(3), &json!(0), &json!(true)));
+    assert_eq!(world.event("e-1")["status"], "FAILED");
+    let named = world.run("outbox redrive e-2 e-1 --per-second 1 --reason mended --output json");
+    named.done();
+    assert_eq!((&named.json()["redriven"], &named.json()["more"]), (&json!(2), &json!(false)));
+    assert_eq!(world.event("e-1")["nextRetryTime"], named.json()["firstDue"]);
+    assert_eq!(world.event("e-2")["nextRetryTime"], named.json()["lastDue"]);
+    let table = world.run("outbox redrive --event-type ORDER_STATUS_CHANGED --aggregate-id 7 --tenant 1");
+    let lines: Vec<&str> = table.done().lines().collect();
+    assert_eq!(lines[..4], ["dryRun    false", "matched   1", "redriven  1", "skipped   0"]);
+    let audit = world.run("audit list --output json").json();
+    let items = audit["items"].as_array().unwrap();
+    assert_eq!(items.len(), 2, "a dry run is no action: {audit}");
+    let entry = &items[1];
+    assert_eq!(
+        (&entry["actor"], &entry["action"], &entry["reason"], &entry["changed"]),
+        (&json!("command-line:ada"), &json!("outbox.redrive"), &json!("mended"), &json!(2))
+    );
+    assert_eq!(entry["selection"], json!({ "eventIds": ["e-2", "e-1"], "perSecond": 1 }));
+    assert!(world.run("audit list").done().contains("command-line:ada"));
+}
+
+#[tokio::test]
+async fn what_is_named_and_not_there_ends_with_1_and_what_no_filter_finds_with_0() {
+    let world = World::new();
+    world.run("migrate").done();
+    world.given_up("e-1").await;
+    let some = world.run("outbox redrive e-1 no-such nor-this --output json");
+    assert_eq!((some.code, &some.json()["redriven"]), (Some(1), &json!(1)), "{some:?}");
+    assert!(some.stderr.contains("error: there is no event no-such, nor-this in handover.db"), "{some:?}");
+    for (command, what) in [
+        ("dlq replay no-such", "dead letter no-such"),
+        ("dlq discard no-such --reason r", "dead letter no-such"),
+    ] {
+        let ran = world.run(command);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("error: there is no {what} in handover.db")), "{ran:?}");
+        assert!(ran.stderr.contains("see `handover dlq list`"), "{ran:?}");
+    }
+    world.run("outbox release Order 8").refused(
+        1,
+        &["error: there is no failed event of Order 8 that holds others", "see `handover outbox blocked`"],
+    );
+    world.run("order timeline 404").refused(1, &["error: there is no order 404 in handover.db"]);
+    for command in ["outbox redrive --status sent", "dlq replay --all", "dlq discard --queue q --reason r"] {
+        let ran = world.run(command);
+        ran.done();
+        assert_eq!(ran.stderr, "nothing is there that fits\n", "{command}");
+    }
+    assert_eq!(world.run("audit list --output json").json()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_chooses_nothing_is_a_usage_error() {
+    let world = World::new();
+    world.run("outbox redrive").refused(2, &["error: name events, or a filter such as --status failed"]);
+    world.run("outbox redrive --status new").refused(2, &["--status must be failed or sent"]);
+    let many: String = (0..=1_000).map(|number| format!(" e-{number}")).collect();
+    world.run(&format!("outbox redrive{many}")).refused(2, &["at most 1000 events can be named at a time"]);
+    world.run(&format!("dlq replay{many}")).refused(2, &["at most 1000 letters can be named at a time"]);
+}
+
+#[tokio::test]
+async fn a_blocked_order_is_listed_until_it_is_released() {
+    let world = World::new();
+    world.run("migrate").done();
+    world.given_up("e-1").await;
+    let blocked = world.run("outbox blocked --output json").json();
+    assert_eq!(blocked["items"][0]["aggregateId"], 7);
+    let table = world.run("outbox blocked --tenant 1");
+    assert!(table.done().starts_with("aggregateType  aggregateId  tenantId  eventType"), "{table:?}");
+    assert_eq!(world.run("outbox blocked --tenant 2 --output json").json()["items"], json!([]));
+    let released = world.run("outbox release Order 7 --reason refunded --output json").json();
+    assert_eq!(released, json!({ "aggregateType": "Order", "aggregateId": 7, "released": 1 }));
+    assert_eq!(world.run("outbox blocked --output json").json()["items"], json!([]));
+    let event = world.event("e-1");
+    assert_eq!((&event["status"], event["releasedTime"].is_string()), (&json!("FAILED"), true));
+    world.run("outbox release Order 7").refused(1, &["there is no failed event of Order 7"]);
+}
+
+#[tokio::test]
+async fn with_a_broker_in_memory_only_the_process_that_has_it_can_replay() {
+    let world = World::new().set("HANDOVER_BROKER__URL", "memory:");
+    world.run("migrate").done();
+    world
+        .run("dlq replay --all")
+        .refused(2, &["broker.url = \"memory:\"", "POST /api/v1/ops/dead-letters/replay"]);
+    world.given_up("e-1").await;
+    world.run("outbox redrive e-1").done();
+    world.run("dlq discard --all --reason r").done();
+}

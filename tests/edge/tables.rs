@@ -1,0 +1,49 @@
+//! Everything that the database holds, table by table, to be compared before and after.
+
+use std::collections::BTreeMap;
+
+use handover_tests::books::Books;
+
+/// Tables that change while nothing is asked: leases, heartbeats, and blocks of numbers handed out.
+const CLOCKWORK: [&str; 5] =
+    ["outbox_partitions", "relays", "broker_sessions", "consumer_subscriptions", "id_blocks"];
+
+/// The rows of each table as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tables(BTreeMap<String, String>);
+
+impl Tables {
+    /// All of them but the clockwork, those of later versions included.
+    pub(crate) async fn of(books: &Books) -> Tables {
+        let names =
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'
+            AND name NOT LIKE '~_sqlx~_%' ESCAPE '~'";
+        let mut tables = BTreeMap::new();
+        for name in books.rows(names).await.unwrap() {
+            if !CLOCKWORK.contains(&name.as_str()) {
+                let rows = rows(books, &name).await;
+                tables.insert(name, rows);
+            }
+        }
+        for needed in ["products", "orders", "payments", "outbox_events", "event_consume_log", "dead_letters"]
+        {
+            assert!(tables.contains_key(needed), "no table {needed}: {:?}", tables.keys());
+        }
+        Tables(tables)
+    }
+
+    /// The names of tables that are not as they were.
+    pub(crate) fn changed_since<'a>(&'a self, before: &Tables) -> Vec<&'a str> {
+        let changed = self.0.iter().filter(|(name, rows)| before.0.get(*name) != Some(*rows));
+        changed.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// The rows of a table, every column of them.
+async fn rows(books: &Books, table: &str) -> String {
+    let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
+    let row = books.rows(&columns).await.unwrap().join(" || ',' || ");
+    let mut rows = books.rows(&format!("SELECT {row} FROM \"{table}\"")).await.unwrap();
+    rows.sort();
+    rows.join("\n")
+}

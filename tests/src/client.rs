@@ -1,0 +1,242 @@
+//! A client of the API: the calls of a buyer, a seller, an operator and the gateway.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tokio::sync::watch;
+
+use crate::process::{Fault, Launch, Server};
+
+/// An answer of the API.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The code of its envelope.
+    pub code: String,
+    /// What it carries.
+    pub data: Value,
+}
+
+impl Answer {
+    /// Whether the change was acknowledged.
+    pub fn done(&self) -> bool {
+        (200..300).contains(&self.status) && self.code == "00000"
+    }
+
+    /// What it carries, if the request was done.
+    #[track_caller]
+    pub fn value(self) -> Value {
+        assert!(self.done(), "{self:?}");
+        self.data
+    }
+
+    /// An id in the answer.
+    #[track_caller]
+    pub fn id(&self, field: &str) -> i64 {
+        self.data[field].as_i64().unwrap_or_else(|| panic!("no {field} in {self:?}"))
+    }
+
+    /// The items of a list.
+    #[track_caller]
+    pub fn items(&self) -> &[Value] {
+        self.data["items"].as_array().unwrap_or_else(|| panic!("no items in {self:?}"))
+    }
+
+    /// Status and code.
+    pub fn outcome(&self) -> (u16, &str) {
+        (self.status, &self.code)
+    }
+}
+
+/// No answer: the request was done, or not.
+#[derive(Debug)]
+pub struct Lost(pub Fault);
+
+/// Who calls. A number alone is a user of tenant 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caller {
+    user: i64,
+    tenant: i64,
+    role: &'static str,
+}
+
+impl Caller {
+    /// A user of that tenant.
+    pub const fn of_tenant(tenant: i64, user: i64) -> Caller {
+        Caller { user, tenant, role: "user" }
+    }
+
+    /// The same caller as an operator of the tenant.
+    pub const fn operator(self) -> Caller {
+        Caller { role: "operator", ..self }
+    }
+}
+
+impl From<i64> for Caller {
+    fn from(user: i64) -> Caller {
+        Caller::of_tenant(1, user)
+    }
+}
+
+/// A client. Clones share its connections, its tokens and the place where the server is now.
+#[derive(Clone)]
+pub struct Api {
+    http: reqwest::Client,
+    base: Arc<watch::Sender<String>>,
+    tokens: Arc<Mutex<BTreeMap<Caller, String>>>,
+    launch: Launch,
+    gateway: Arc<Webhook>,
+}
+
+impl Api {
+    /// A client of this server.
+    pub fn of(server: &Server) -> Api {
+        Api {
+            http: reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap(),
+            base: Arc::new(watch::Sender::new(server.base().to_owned())),
+            tokens: Arc::default(),
+            launch: server.launch().clone(),
+            gateway: Arc::new(Webhook::new(&server.launch().secret("gateway")).unwrap()),
+        }
+    }
+
+    /// The same client, with this trace in every request.
+    #[must_use]
+    pub fn traced(self, trace: &'static str) -> Api {
+        let headers = [("x-trace-id".parse().unwrap(), trace.parse().unwrap())].into_iter().collect();
+        Api { http: reqwest::Client::builder().default_headers(headers).build().unwrap(), ..self }
+    }
+
+    /// The server was started again, somewhere else.
+    pub fn moved_to(&self, server: &Server) {
+        self.base.send_replace(server.base().to_owned());
+    }
+
+    /// A token of that caller, made by the program itself.
+    pub fn token(&self, caller: impl Into<Caller>) -> String {
+        let caller = caller.into();
+        let mut tokens = self.tokens.lock().unwrap();
+        let made = || {
+            let (user, tenant) = (caller.user.to_string(), caller.tenant.to_string());
+            let arguments =
+                ["token", "--user", &user, "--tenant", &tenant, "--role", caller.role, "--ttl", "7d"];
+            let (code, stdout, stderr) = self.launch.run(&arguments).unwrap();
+            assert_eq!(code, Some(0), "{stderr}");
+            stdout.trim().to_owned()
+        };
+        tokens.entry(caller).or_insert_with(made).clone()
+    }
+
+    /// Makes the tokens of these users now, so that no crowd waits for them later.
+    pub fn sign_in(&self, users: impl Iterator<Item = i64>) {
+        users.for_each(|user| drop(self.token(user)));
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, Lost> {
+        let lost = |error: reqwest::Error| Lost(error.into());
+        let response = request.send().await.map_err(lost)?;
+        let status = response.status().as_u16();
+        let body: Value = response.json().await.map_err(lost)?;
+        let code = body["code"].as_str().unwrap_or_default().to_owned();
+        Ok(Answer { status, code, data: body["data"].clone() })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", *self.base.borrow())
+    }
+
+    /// Posts a body there.
+    pub async fn post(&self, caller: impl Into<Caller>, path: &str, body: Value) -> Result<Answer, Lost> {
+        let key = format!("key-{:016x}", rand_like());
+        let request =
+            self.http.post(self.url(path)).bearer_auth(self.token(caller)).header("X-Idempotency-Key", key);
+        self.send(request.json(&body)).await
+    }
+
+    /// Looks there.
+    pub async fn get(&self, caller: impl Into<Caller>, path: &str) -> Result<Answer, Lost> {
+        self.send(self.http.get(self.url(path)).bearer_auth(self.token(caller))).await
+    }
+
+    /// Lists a product.
+    pub async fn list_product(&self, seller: i64, title: &str) -> Result<Answer, Lost> {
+        self.post(seller, "/api/v1/products", json!({"title": title, "price": 88.5})).await
+    }
+
+    /// Places an order.
+    pub async fn place_order(&self, buyer: i64, product: i64) -> Result<Answer, Lost> {
+        self.post(buyer, "/api/v1/orders", json!({"productId": product})).await
+    }
+
+    /// Starts the payment of an order.
+    pub async fn start_payment(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+        self.post(buyer, &format!("/api/v1/orders/{order}/payments"), json!({"paymentMethod": "card"})).await
+    }
+
+    /// The gateway reports that a payment succeeded, signed.
+    pub async fn payment_succeeded(&self, payment: i64) -> Result<Answer, Lost> {
+        self.payment_reported(payment, "SUCCESS").await
+    }
+
+    /// The gateway reports how a payment ended, signed.
+    pub async fn payment_reported(&self, payment: i64, result: &str) -> Result<Answer, Lost> {
+        let body = json!({
+            "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": result, "amount": 88.5,
+        })
+        .to_string();
+        let mut request = self.http.post(self.url("/api/v1/payments/callback"));
+        request = request.header("content-type", "application/json");
+        for (name, value) in self.signed(&format!("msg-{payment}"), 0, body.as_bytes()) {
+            request = request.header(name, value);
+        }
+        self.send(request.body(body)).await
+    }
+
+    /// The headers with which the gateway signs a body, as of so many seconds from now.
+    pub fn signed(&self, id: &str, seconds: i64, body: &[u8]) -> [(&'static str, String); 3] {
+        let time = chrono::Utc::now().timestamp() + seconds;
+        let signature = self.gateway.sign(id, time, body).unwrap();
+        [
+            ("webhook-id", id.to_owned()),
+            ("webhook-timestamp", time.to_string()),
+            ("webhook-signature", signature),
+        ]
+    }
+
+    /// The seller ships.
+    pub async fn ship(&self, seller: i64, order: i64) -> Result<Answer, Lost> {
+        let body = json!({"carrier": "SF", "trackingNo": format!("T{order}")});
+        self.post(seller, &format!("/api/v1/orders/{order}/ship"), body).await
+    }
+
+    /// The buyer confirms.
+    pub async fn complete(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+        self.post(buyer, &format!("/api/v1/orders/{order}/complete"), json!({})).await
+    }
+
+    /// The buyer cancels.
+    pub async fn cancel(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+        self.post(buyer, &format!("/api/v1/orders/{order}/cancel"), json!({})).await
+    }
+
+    /// The order, as its buyer sees it.
+    pub async fn order(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+        self.get(buyer, &format!("/api/v1/orders/{order}")).await
+    }
+
+    /// The status of a path that needs no token.
+    pub async fn status_of(&self, path: &str) -> Result<u16, Lost> {
+        let response = self.http.get(self.url(path)).send().await.map_err(|error| Lost(error.into()))?;
+        Ok(response.status().as_u16())
+    }
+}
+
+/// Any number, another one each time.
+pub fn rand_like() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

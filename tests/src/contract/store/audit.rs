@@ -1,0 +1,83 @@
+//! The audit log.
+
+use handover_application::ports::AuditEntry;
+
+use super::{StoreRig, begin, in_unit, view};
+use crate::samples::{AWKWARD, audit_entry, event, later, tenant};
+
+async fn audit(rig: &dyn StoreRig, entry: &AuditEntry) {
+    in_unit!(rig, |unit| unit.audit(entry).await.expect("an entry is added"));
+}
+
+/// The actions of a page, and the number that the next one begins below.
+async fn page(
+    rig: &dyn StoreRig,
+    of: Option<i64>,
+    before: Option<i64>,
+    limit: u32,
+) -> (Vec<String>, Option<i64>) {
+    let page = view(rig).await.audit_page(of.map(tenant), before, limit).await.expect("the log can be read");
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    let next = page.last().map(|row| row.id);
+    (page.into_iter().map(|row| row.effect.action).collect(), next)
+}
+
+/// An entry comes back as it was written; nothing refuses the same one twice.
+pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
+    let full = AuditEntry {
+        tenant: tenant(2),
+        actor: format!("command-line:{AWKWARD}"),
+        selection: format!("{{\"eventIds\":[\"{}\"],  \"reason\": null}}", "e".repeat(20_000)),
+        changed: 9_007_199_254_740_991,
+        reason: Some(AWKWARD.into()),
+        at: later(9),
+        ..audit_entry("dead-letters.discard")
+    };
+    let bare = AuditEntry { changed: 0, reason: None, ..audit_entry("outbox.release") };
+    for entry in [&full, &bare, &bare] {
+        audit(rig, entry).await;
+    }
+    let seen = view(rig).await.audit_page(None, None, 10).await.unwrap();
+    assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [bare.clone(), bare, full]);
+}
+
+/// A page shows the newest first and begins below the number asked for.
+pub async fn pages_of_the_audit_log_run_from_the_newest_down(rig: &dyn StoreRig) {
+    // The time that an entry names decides nothing.
+    for (action, at) in [("a", 5), ("b", 4), ("c", 9), ("d", 1), ("e", 2)] {
+        audit(rig, &AuditEntry { at: later(at), ..audit_entry(action) }).await;
+    }
+    let (first, next) = page(rig, None, None, 2).await;
+    assert_eq!(first, ["e", "d"]);
+    let (second, next) = page(rig, None, next, 2).await;
+    assert_eq!(second, ["c", "b"]);
+    let (last, next) = page(rig, Some(1), next, 2).await;
+    assert_eq!(last, ["a"]);
+    assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
+}
+
+/// An entry is its tenant's; all of them are seen only by whoever asks for all.
+pub async fn the_audit_log_is_one_tenants(rig: &dyn StoreRig) {
+    audit(rig, &audit_entry("own")).await;
+    audit(rig, &AuditEntry { tenant: tenant(2), ..audit_entry("foreign") }).await;
+    assert_eq!(page(rig, Some(1), None, 10).await.0, ["own"]);
+    assert_eq!(page(rig, Some(2), None, 10).await.0, ["foreign"]);
+    assert_eq!(page(rig, Some(3), None, 10).await.0, [""; 0]);
+    assert_eq!(page(rig, None, None, 10).await.0, ["foreign", "own"]);
+}
+
+/// An entry is committed with the action it tells of, or not at all.
+pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    unit.append(&[event("undone", 7, 1)]).await.unwrap();
+    unit.audit(&audit_entry("undone")).await.unwrap();
+    let own: Vec<_> = unit.audit_page(None, None, 10).await.unwrap();
+    assert_eq!(own.len(), 1, "a unit reads its own entries");
+    drop(unit);
+    assert_eq!(page(rig, None, None, 10).await.0, [""; 0]);
+    in_unit!(rig, |unit| {
+        unit.append(&[event("done", 7, 1)]).await.unwrap();
+        unit.audit(&audit_entry("done")).await.unwrap();
+    });
+    assert_eq!(page(rig, None, None, 10).await.0, ["done"]);
+}

@@ -1,0 +1,138 @@
+//! Products, orders and payments.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{Flaw, Flawed, Unit, linger};
+
+reads! {
+    ProductQueries {
+        fn product_by_id(tenant: TenantId, id: ProductId) -> Option<Product>;
+    }
+
+    async fn products_page(
+        &mut self,
+        tenant: TenantId,
+        status: Option<ProductStatus>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError> {
+        let repeats = self.has(Flaw::PagesRepeatTheirLastRow);
+        let before = before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
+        self.inner().products_page(tenant, status, before, limit).await
+    }
+}
+
+writes! {
+    ProductRepo {
+        fn advance_product(after: &Product) -> Changed;
+    }
+
+    async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
+        if self.has(Flaw::InsertIgnoresTakenIds)
+            && self.inner().product_by_id(product.tenant, product.id).await?.is_some()
+        {
+            return Ok(());
+        }
+        if self.has(Flaw::ProductsAreWrittenOutsideTheUnit) {
+            let mut own = self.shared.inner.begin().await?;
+            if let Err(error) = own.insert_product(product).await {
+                self.failed = true;
+                return Err(error);
+            }
+            own.commit().await?;
+            linger().await;
+            return Ok(());
+        }
+        if self.has(Flaw::TitlesAreTrimmed) {
+            let title = Title::try_from(product.title.as_str().trim().to_owned()).expect("as legal as before");
+            return self.inner().insert_product(&Product { title, ..product.clone() }).await;
+        }
+        self.inner().insert_product(product).await
+    }
+}
+
+reads! {
+    OrderQueries {
+        fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
+        fn orders_page(
+            tenant: TenantId,
+            user: UserId,
+            side: OrderSide,
+            status: Option<OrderStatus>,
+            before: Option<OrderId>,
+            limit: u32
+        ) -> Vec<Order>;
+    }
+
+    async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
+        let found = self.inner().order_by_id(tenant, id).await?;
+        if found.is_none() && self.has(Flaw::OrdersLeakToOtherTenants) {
+            return self.inner().order_by_id(TenantId::DEFAULT, id).await;
+        }
+        Ok(found)
+    }
+
+    async fn orders_overdue(
+        &mut self,
+        created_by: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
+        let cut = self.has(Flaw::OverdueLeavesOutTheDeadline);
+        let created_by = if cut { created_by - TimeDelta::microseconds(1) } else { created_by };
+        self.inner().orders_overdue(created_by, limit).await
+    }
+}
+
+writes! {
+    OrderRepo {
+        fn insert_order(order: &Order) -> ();
+    }
+
+    async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
+        while self.has(Flaw::UpdatesIgnoreTheVersion)
+            && let Some(now) = self.inner().order_by_id(after.tenant, after.id).await?
+        {
+            let blind = Order { version: now.version + 1, ..after.clone() };
+            if self.inner().advance_order(&blind).await? == Changed::One {
+                return Ok(Changed::One);
+            }
+        }
+        self.inner().advance_order(after).await
+    }
+}
+
+reads! {
+    PaymentQueries {
+        fn payment_by_id(id: PaymentId) -> Option<Payment>;
+        fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
+    }
+
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+        let mut found = self.inner().payments_of(tenant, order).await?;
+        if self.has(Flaw::PaymentsComeByTime) {
+            found.sort_by_key(|payment| (payment.update_time, std::cmp::Reverse(payment.id)));
+        }
+        Ok(found)
+    }
+}
+
+writes! {
+    PaymentRepo {
+        fn advance_payment(after: &Payment) -> Changed;
+    }
+
+    async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        if self.has(Flaw::SecondPaymentInProcessingIsIgnored) {
+            self.be_alone().await;
+            if self.inner().payment_by_id(payment.id).await?.is_none()
+                && self.inner().payment_in_processing(payment.tenant, payment.order).await?.is_some()
+            {
+                return Ok(());
+            }
+        }
+        self.inner().insert_payment(payment).await
+    }
+}

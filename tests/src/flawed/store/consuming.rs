@@ -1,0 +1,87 @@
+//! The consume log.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{Flaw, Flawed, Unit};
+
+reads! {
+    ConsumeQueries {
+        fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
+        fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
+        fn unseen(
+            consumer: &str,
+            types: &[&str],
+            since: DateTime<Utc>,
+            after: DateTime<Utc>,
+            until: DateTime<Utc>,
+            limit: u32
+        ) -> Vec<OutboxRow>;
+        fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
+    }
+
+    async fn unapplied(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        since: DateTime<Utc>,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        let forgets = self.has(Flaw::UnappliedForgetsFailed);
+        let mut found = self.inner().unapplied(consumer, types, since, aggregates).await?;
+        found.retain(|unapplied| {
+            let failed = handover_domain::ConsumeStatus::Failed;
+            !forgets || unapplied.record.as_ref().is_none_or(|record| record.status != failed)
+        });
+        Ok(found)
+    }
+
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
+        let mut filter = filter.clone();
+        if self.has(Flaw::LogPagesIgnoreTheTenant) {
+            filter.tenant = None;
+        }
+        let before = self.first_below(before);
+        self.inner().consumed_page(&filter, before, limit).await
+    }
+
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
+        let mut rows = self.inner().consumed_of(events).await?;
+        if self.has(Flaw::RowsOfEventsComeByConsumer) {
+            rows.sort_by(|a, b| a.consumer.cmp(&b.consumer));
+        }
+        Ok(rows)
+    }
+
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+        let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
+        self.inner().consume_counts(tenant).await
+    }
+}
+
+writes! {
+    ConsumeLog {
+        fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
+        fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
+    }
+
+    async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
+        if !self.has(Flaw::RecordIgnoresWhatIsExpected) {
+            return self.inner().record(consumptions).await;
+        }
+        self.be_alone().await;
+        for row in consumptions {
+            let now = self.inner().consumption(&row.consumer, &row.event_id).await?;
+            let expected = now.map_or(Expected::Absent, |now| Expected::At(now.status, now.attempts));
+            self.inner().record(&[Consumption { expected, ..row.clone() }]).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! What consumers do.
+
+use async_trait::async_trait;
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{Flaw, Flawed, Unit, linger};
+
+reads! {
+    EffectQueries {
+        fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
+        fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
+        fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
+    }
+
+    async fn listings_page(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        let repeats = self.has(Flaw::PagesRepeatTheirLastRow);
+        let before = before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
+        self.inner().listings_page(tenant, seller, before, limit).await
+    }
+
+    async fn shipments_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+        let before = self.first_below(before);
+        self.inner().shipments_page(tenant, user, side, before, limit).await
+    }
+}
+
+writes! {
+    EffectRepo {
+        fn open_shipments(tasks: &[NewShipmentTask]) -> ();
+    }
+
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        if !self.has(Flaw::EffectsAreDeduplicated) {
+            return self.inner().change_listings(changes).await;
+        }
+        for change in changes {
+            if !self.inner().listing_changes(change.tenant, change.order).await?.contains(change) {
+                self.inner().change_listings(std::slice::from_ref(change)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+reads! {
+    NotificationQueries {}
+
+    async fn notifications_about(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<Notification>, StoreError> {
+        let found = self.inner().notifications_about(tenant, order).await?;
+        if found.is_empty() && self.has(Flaw::NotificationsLeakToOtherTenants) {
+            return self.inner().notifications_about(TenantId::DEFAULT, order).await;
+        }
+        Ok(found)
+    }
+
+    async fn notifications_page(
+        &mut self,
+        tenant: TenantId,
+        recipient: UserId,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Notification>>, StoreError> {
+        let before = self.first_below(before);
+        self.inner().notifications_page(tenant, recipient, before, limit).await
+    }
+}
+
+writes! {
+    NotificationRepo {}
+
+    async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
+        if !self.has(Flaw::NotificationsAreDeduplicated) {
+            return self.inner().notify(notifications).await;
+        }
+        for one in notifications {
+            if !self.inner().notifications_about(one.tenant, one.order).await?.contains(one) {
+                self.inner().notify(std::slice::from_ref(one)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+reads! {
+    CreditQueries {
+        fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
+    }
+
+    async fn credit_of(&mut self, tenant: TenantId, buyer: UserId) -> Result<Option<BuyerCredit>, StoreError> {
+        let mut found = self.inner().credit_of(tenant, buyer).await?;
+        if found.is_none() && self.has(Flaw::CreditLeaksToOtherTenants) {
+            found = self.inner().credit_of(TenantId::DEFAULT, buyer).await?;
+        }
+        if let Some(credit) = &mut found
+            && self.has(Flaw::ScoresHaveNoUpperLimit)
+            && credit.score == CreditCounts::GREATEST_SCORE
+        {
+            credit.score = CreditCounts::FIRST_SCORE + credit.counts.completed;
+        }
+        Ok(found)
+    }
+}
+
+writes! {
+    CreditRepo {}
+
+    async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
+        if self.has(Flaw::CreditIsCountedFromAnOldRead)
+            && let [change] = changes
+        {
+            let read = self.inner().credit_of(change.tenant, change.buyer).await?;
+            linger().await;
+            self.be_alone().await;
+            if self.inner().credit_of(change.tenant, change.buyer).await? != read {
+                // What was written since is written over: one of the two is not counted.
+                return Ok(());
+            }
+        }
+        if !self.has(Flaw::CreditIsCountedOncePerEvent) {
+            return self.inner().change_credit(changes).await;
+        }
+        for change in changes {
+            if !self.inner().credit_changes(change.tenant, change.order).await?.contains(change) {
+                self.inner().change_credit(std::slice::from_ref(change)).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! Leases and ids.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+use handover_domain::Partition;
+
+use super::{Flaw, Flawed, Unit};
+
+reads! {
+    LeaseQueries {
+        fn database_now() -> DateTime<Utc>;
+        fn live_relays() -> Vec<RelayId>;
+        fn partition_leases() -> Vec<PartitionLease>;
+    }
+}
+
+writes! {
+    LeaseRepo {
+        fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
+        fn take_partition(relay: &RelayId, partition: Partition, seen_epoch: i64, for_ms: u32) -> Changed;
+        fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
+        fn end_all_leases() -> ();
+    }
+
+    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+        if self.has(Flaw::ForgottenRelaysLiveOn) { Ok(()) } else { self.inner().forget_relay(relay).await }
+    }
+
+    async fn renew_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+        for_ms: u32,
+    ) -> Result<Vec<PartitionHold>, StoreError> {
+        let mut holds = holds.to_vec();
+        if self.has(Flaw::EndedLeasesAreNotRenewed) {
+            let now = self.inner().database_now().await?;
+            let leases = self.inner().partition_leases().await?;
+            let ended = |hold: &PartitionHold| {
+                let lease = &leases[usize::from(hold.partition.number())];
+                lease.lease_until.is_none_or(|until| until <= now)
+            };
+            holds.retain(|hold| !ended(hold));
+        }
+        self.inner().renew_partitions(relay, &holds, for_ms).await
+    }
+}
+
+writes! {
+    IdBlocks {}
+
+    async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
+        let first = self.inner().take_id_block(kind, size).await?;
+        Ok(if self.has(Flaw::IdBlocksOverlap) && first > 1 { first - 1 } else { first })
+    }
+}

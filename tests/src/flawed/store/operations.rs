@@ -1,0 +1,100 @@
+//! Dead letters and the audit log.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use handover_application::ports::*;
+use handover_domain::TenantId;
+
+use super::{Flaw, Flawed, Unit};
+
+reads! {
+    DeadLetterQueries {
+        fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
+    }
+
+    async fn dead_letters_page(
+        &mut self,
+        filter: &DeadLetterFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        let mut filter = filter.clone();
+        if self.has(Flaw::DeadLetterPagesIgnoreTheStatus) {
+            filter.status = None;
+        }
+        let before = self.first_below(before);
+        self.inner().dead_letters_page(&filter, before, limit).await
+    }
+
+    async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
+        let mut found = self.inner().dead_letters_of(keys).await?;
+        if self.has(Flaw::DeadLettersOfAKeyAreOfOneQueue) {
+            let mut seen = BTreeSet::new();
+            found.retain(|letter| seen.insert(letter.key.clone()));
+        }
+        Ok(found)
+    }
+
+    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
+        let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
+        self.inner().undecided_dead_letters(tenant).await
+    }
+}
+
+writes! {
+    DeadLetterRepo {}
+
+    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        let mut parked = letters.to_vec();
+        if self.has(Flaw::ParkLeavesWhatIsBeingReplayed) {
+            parked.clear();
+            for letter in letters {
+                let now = self.inner().dead_letter(&letter.queue, &letter.key).await?;
+                if now.is_none_or(|now| now.status != DeadLetterStatus::Replaying) {
+                    parked.push(letter.clone());
+                }
+            }
+        }
+        self.inner().park(&parked).await
+    }
+
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
+        let mut decision = decision.clone();
+        if self.has(Flaw::DecideIgnoresWhereItStands) {
+            decision.from = DeadLetterStatus::ALL.to_vec();
+        }
+        if self.has(Flaw::DecideForgetsTheNote) {
+            decision.note = Some(decision.note.unwrap_or_default());
+        }
+        self.inner().decide(&decision).await
+    }
+}
+
+reads! {
+    AuditQueries {}
+
+    async fn audit_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
+        let tenant = if self.has(Flaw::AuditLeaksToOtherTenants) { None } else { tenant };
+        let before = self.first_below(before);
+        self.inner().audit_page(tenant, before, limit).await
+    }
+}
+
+writes! {
+    AuditRepo {}
+
+    async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
+        if !self.has(Flaw::AuditIsWrittenOutsideTheUnit) {
+            return self.inner().audit(entry).await;
+        }
+        let mut own = self.shared.inner.begin().await?;
+        own.audit(entry).await?;
+        own.commit().await
+    }
+}

@@ -1,0 +1,210 @@
+//! The outbox.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{Flaw, Flawed, Unit};
+
+impl<U: View + ?Sized> Flawed<U> {
+    /// What would be due if nothing were held back, smallest id first.
+    async fn pending(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+        rows.retain(|row| {
+            let is_due = row.next_retry_time.is_none_or(|due| due <= now);
+            row.status.is_pending() && is_due && partitions.contains(row.partition())
+        });
+        rows.sort_by_key(|row| row.id);
+        Ok(rows)
+    }
+}
+
+reads! {
+    OutboxQueries {
+        fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+    }
+
+    async fn outbox_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+        on_failed: OnFailed,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let limit_of = usize::try_from(limit).unwrap_or(usize::MAX);
+        if self.has(Flaw::DueIgnoresHeldRows) {
+            let mut rows = self.pending(partitions, now).await?;
+            // In order within each aggregate: that promise is kept.
+            let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
+            rows.sort_by_key(|row| (row.aggregate_seq, row.id));
+            let mut ordered = Vec::new();
+            for slot in slots {
+                let at = rows.iter().position(|row| row.aggregate == slot).expect("as many rows as slots");
+                ordered.push(rows.remove(at));
+            }
+            ordered.truncate(limit_of);
+            return Ok(ordered);
+        }
+        if self.has(Flaw::DueCountsHeldRowsAgainstTheLimit) {
+            let mut first = self.pending(partitions, now).await?;
+            let due = self.inner().outbox_due(partitions, now, on_failed, u32::MAX).await?;
+            if first.len() != due.len() {
+                first.truncate(limit_of);
+                first.retain(|row| due.contains(row));
+                return Ok(first);
+            }
+        }
+        self.inner().outbox_due(partitions, now, on_failed, limit).await
+    }
+
+    async fn outbox_next_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let early = self.has(Flaw::NextDueIsNotAfterNow);
+        let now = if early { now - TimeDelta::microseconds(1) } else { now };
+        self.inner().outbox_next_due(partitions, now).await
+    }
+
+    async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows = self.inner().outbox_by_event(events).await?;
+        if self.has(Flaw::SentMovesFailedRows) {
+            let marked = self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner);
+            for row in rows.iter_mut().filter(|row| row.status == OutboxStatus::Failed) {
+                if marked.contains(&row.event_id) {
+                    row.status = OutboxStatus::Sent;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows = self.inner().outbox_about(aggregates).await?;
+        if self.has(Flaw::RowsAboutAggregatesComeById) {
+            rows.sort_by_key(|row| row.id);
+        }
+        Ok(rows)
+    }
+
+    async fn blocked_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        let tenant = if self.has(Flaw::BlockedLeaksToOtherTenants) { None } else { tenant };
+        let before = self.first_below(before);
+        let mut page = self.inner().blocked_page(tenant, before, limit).await?;
+        if self.has(Flaw::BlockedCountsEverythingPending) {
+            for row in &mut page {
+                let about = self.inner().outbox_about(std::slice::from_ref(&row.effect.aggregate)).await?;
+                row.effect.held = about.iter().filter(|row| row.status.is_pending()).count() as u64;
+            }
+        }
+        Ok(page)
+    }
+
+    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+        let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
+        self.inner().outbox_counts(tenant).await
+    }
+}
+
+writes! {
+    OutboxRepo {}
+
+    async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let mut failed = failed.to_vec();
+        if self.has(Flaw::RetriesAreCutToMilliseconds) {
+            for publish in &mut failed {
+                publish.next_retry_time = publish.next_retry_time.map(|due| due.trunc_subsecs(3));
+            }
+        }
+        self.inner().mark_failed(&failed, now).await
+    }
+
+    async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        let mut events = events.to_vec();
+        if self.has(Flaw::EventsAreAppendedAfterTheCommit) {
+            self.events.extend(events);
+            return Ok(());
+        }
+        if self.has(Flaw::AppendKeepsTheFirstHundredOnly) {
+            events.truncate(100);
+        }
+        if self.has(Flaw::AppendIgnoresCase) {
+            let rows = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+            let mut taken: BTreeSet<_> = rows.iter().map(|row| row.event_id.as_str().to_lowercase()).collect();
+            for event in &events {
+                if !taken.insert(event.event_id.as_str().to_lowercase()) {
+                    self.failed = true;
+                    return Err(StoreError::Conflict { what: "event_id".into() });
+                }
+            }
+        }
+        for event in &mut events {
+            if self.has(Flaw::AppendReformatsPayloads) {
+                let value: Result<serde_json::Value, _> = serde_json::from_str(&event.payload);
+                event.payload = value.map_or_else(|_| event.payload.clone(), |value| format!("{value:#}"));
+            }
+        }
+        self.appended.extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        self.inner().append(&events).await
+    }
+
+    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+        let good = self.inner().fence(owner, holds).await?;
+        let all = holds.iter().map(|hold| hold.partition).collect();
+        Ok(if self.has(Flaw::TheFenceSaysYes) { all } else { good })
+    }
+
+    async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let ids = confirmed.iter().map(|proof| proof.event_id().clone());
+        self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+        self.inner().mark_sent(confirmed, now).await
+    }
+
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let events: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
+        let before = self.inner().outbox_by_event(&events).await?;
+        let mut moved = self.inner().redrive(rows, now).await?;
+        for Redrive { event_id, due } in rows {
+            let Some(row) = before.iter().find(|row| row.event_id == *event_id) else { continue };
+            let again = FailedPublish {
+                event_id: event_id.clone(),
+                status: OutboxStatus::Retry,
+                retry_count: row.retry_count,
+                next_retry_time: Some(*due),
+                error: row.last_error.clone().unwrap_or_default(),
+            };
+            if self.has(Flaw::RedriveMovesNewRows) && row.status == OutboxStatus::New {
+                moved += self.inner().mark_failed(&[again], now).await?;
+            } else if self.has(Flaw::RedriveKeepsTheAttempts) && moved > 0 && !row.status.is_pending() {
+                self.inner().mark_failed(&[again], now).await?;
+            }
+        }
+        Ok(moved)
+    }
+
+    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let mut released = self.inner().release(aggregate, now).await?;
+        if self.has(Flaw::ReleaseReachesOtherTenants) {
+            let all = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+            let others = all.into_iter().map(|row| row.aggregate);
+            for other in others.filter(|other| (&other.kind, other.id) == (&aggregate.kind, aggregate.id)) {
+                released += self.inner().release(&other, now).await?;
+            }
+        }
+        Ok(released)
+    }
+}
