@@ -13,3 +13,5 @@ pub mod flawed;
 pub mod process;
 pub mod rigs;
 pub mod samples;
+pub mod server_rigs;
+pub mod servers;

@@ -21,5 +21,7 @@ mod store;
 mod value;
 
 pub use broker::DatabaseBroker;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use engine::pooled::ServerOptions;
 pub use engine::sqlite::SqliteOptions;
 pub use store::SqlStore;

@@ -181,7 +181,7 @@ impl Engine for SqliteEngine {
                 .await
                 .map_err(fault)?
         };
-        Ok((applied, MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)))
+        Ok((applied, super::newest(&MIGRATIONS)))
     }
 
     async fn close(&self) {
@@ -234,12 +234,20 @@ impl Dialect for SqliteDialect {
         ""
     }
 
+    fn skip_locked(&self) -> &'static str {
+        ""
+    }
+
     fn claiming(&self) -> Claiming {
         Claiming::UpdateReturning
     }
 
     fn index(&self, name: &str) -> String {
         format!("INDEXED BY {name}")
+    }
+
+    fn pending(&self) -> &'static str {
+        "o.status IN ('NEW', 'RETRY')"
     }
 
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {

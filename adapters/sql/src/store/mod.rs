@@ -59,16 +59,24 @@ impl SqlStore {
         Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
     }
 
-    /// Opens a PostgreSQL database.
+    /// Opens a PostgreSQL database; its server is connected to when there is something to do.
     #[cfg(feature = "postgres")]
-    pub fn open_postgres(url: &str, clock: Arc<dyn Clock>, wake: Wake) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(crate::engine::postgres::PostgresEngine::open(url)?), clock, wake))
+    pub fn open_postgres(
+        options: &crate::ServerOptions,
+        clock: Arc<dyn Clock>,
+        wake: Wake,
+    ) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(crate::engine::postgres::PostgresEngine::open(options)?), clock, wake))
     }
 
-    /// Opens a MySQL or MariaDB database.
+    /// Opens a MySQL or MariaDB database; its server is connected to when there is something to do.
     #[cfg(feature = "mysql")]
-    pub fn open_mysql(url: &str, clock: Arc<dyn Clock>, wake: Wake) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(crate::engine::mysql::MysqlEngine::open(url)?), clock, wake))
+    pub fn open_mysql(
+        options: &crate::ServerOptions,
+        clock: Arc<dyn Clock>,
+        wake: Wake,
+    ) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(crate::engine::mysql::MysqlEngine::open(options)?), clock, wake))
     }
 
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
