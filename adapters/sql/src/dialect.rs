@@ -15,6 +15,12 @@ pub(crate) trait Dialect: Send + Sync {
     /// Begins a transaction that may write.
     fn begin(&self) -> &'static str;
 
+    /// What before a query makes it tell how it would be answered.
+    fn explain(&self) -> &'static str;
+
+    /// Names the key by which a `SELECT` locks rows, on an engine that locks whatever it looks at.
+    fn by_key(&self, name: &str) -> String;
+
     /// A query whose column `now` is the database's own now.
     fn now(&self) -> &'static str;
 

@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** time enters as a bound value; leases and heartbeats alone are judged by the database's own now.
 
+mod bells;
 mod broker;
 mod connection;
 mod dialect;

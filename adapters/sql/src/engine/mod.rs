@@ -3,11 +3,15 @@
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
+mod mysql_bells;
+#[cfg(feature = "mysql")]
 mod mysql_migrations;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_bells;
 pub(crate) mod sqlite;
 
 /// The version that the newest migration leaves.

@@ -9,8 +9,10 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
+use super::mysql_bells;
 use super::mysql_migrations::{self, MIGRATIONS};
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, ServerOptions};
+use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
@@ -100,6 +102,15 @@ impl Engine for MysqlEngine {
         Ok((applied, super::newest(&MIGRATIONS)))
     }
 
+    async fn watch(&self, bells: &Bells) {
+        mysql_bells::watch(&self.pool, bells).await
+    }
+
+    async fn tell(&self, _text: &str) -> Result<(), StoreError> {
+        // It cannot: the others look.
+        Ok(())
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }
@@ -112,6 +123,14 @@ struct MysqlDialect;
 impl Dialect for MysqlDialect {
     fn begin(&self) -> &'static str {
         BEGIN
+    }
+
+    fn explain(&self) -> &'static str {
+        "EXPLAIN"
+    }
+
+    fn by_key(&self, name: &str) -> String {
+        self.index(name)
     }
 
     fn now(&self) -> &'static str {

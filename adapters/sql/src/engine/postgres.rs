@@ -10,6 +10,8 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, ServerOptions};
+use super::postgres_bells;
+use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, numbered};
 use crate::fault::{Meaning, store_error};
@@ -37,11 +39,13 @@ impl PostgresEngine {
     }
 }
 
-/// What every connection is told. Plans are short: compiling them costs more than it gains.
+/// What every connection is told. Plans are short: compiling them costs more than it gains. And there is an index for
+/// each: a plan that was made while a queue was empty reads the whole table, and is kept when it is full.
 async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
-         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off"
+         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
+         SET enable_seqscan = off; SET enable_bitmapscan = off"
     );
     // Safe: the text is ours.
     sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
@@ -95,6 +99,15 @@ impl Engine for PostgresEngine {
         Ok((applied, super::newest(&MIGRATIONS)))
     }
 
+    async fn watch(&self, bells: &Bells) {
+        postgres_bells::watch(&self.connect, bells).await
+    }
+
+    async fn tell(&self, text: &str) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(fault)?;
+        postgres_bells::tell(&mut connection, text).await.map_err(fault)
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }
@@ -107,6 +120,14 @@ struct PostgresDialect;
 impl Dialect for PostgresDialect {
     fn begin(&self) -> &'static str {
         BEGIN
+    }
+
+    fn explain(&self) -> &'static str {
+        "EXPLAIN"
+    }
+
+    fn by_key(&self, _name: &str) -> String {
+        String::new()
     }
 
     fn now(&self) -> &'static str {

@@ -16,6 +16,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
+use crate::bells::Bells;
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
@@ -184,6 +185,15 @@ impl Engine for SqliteEngine {
         Ok((applied, super::newest(&MIGRATIONS)))
     }
 
+    async fn watch(&self, _bells: &Bells) {
+        // One process has the file.
+        std::future::pending().await
+    }
+
+    async fn tell(&self, _text: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn close(&self) {
         // Readers first: the last connection checkpoints, and only a writer can.
         self.readers.close().await;
@@ -224,6 +234,14 @@ struct SqliteDialect;
 impl Dialect for SqliteDialect {
     fn begin(&self) -> &'static str {
         BEGIN
+    }
+
+    fn explain(&self) -> &'static str {
+        "EXPLAIN QUERY PLAN"
+    }
+
+    fn by_key(&self, _name: &str) -> String {
+        String::new()
     }
 
     fn now(&self) -> &'static str {

@@ -108,6 +108,14 @@ fn left_out(corrupt: StoreError) {
 }
 
 impl Session {
+    /// The plan of [`in_order_of_ids`], as the engine writes it.
+    pub(super) async fn explain_due(&mut self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
+        let all = Value::from(-1i64);
+        let (sql, values) = in_order_of_ids(self.dialect, on_failed, &all, DateTime::UNIX_EPOCH, most);
+        let rows = self.fetch(&format!("{} {sql}", self.dialect.explain()), values).await?;
+        Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
     pub(super) async fn due(
         &mut self,
         partitions: PartitionSet,

@@ -22,11 +22,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use chrono::Duration;
 use handover_application::Wake;
-use handover_application::ports::{Clock, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Clock, OnFailed, Store, StoreError, UnitOfWork, View};
 
+use crate::bells::Bells;
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
 use crate::session::Session;
+
+/// How long a store that is closed tries to tell others what was committed.
+const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A store in an SQL database. Clones share it.
 #[derive(Clone)]
@@ -38,7 +42,7 @@ pub struct SqlStore {
 
 /// What every session of a store knows.
 pub(crate) struct Shared {
-    pub(crate) wake: Wake,
+    pub(crate) bells: Bells,
     offset_us: AtomicI64,
 }
 
@@ -80,7 +84,11 @@ impl SqlStore {
     }
 
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
-        SqlStore { engine, shared: Arc::new(Shared { wake, offset_us: AtomicI64::new(0) }), clock }
+        SqlStore {
+            engine,
+            shared: Arc::new(Shared { bells: Bells::new(wake), offset_us: AtomicI64::new(0) }),
+            clock,
+        }
     }
 
     /// Brings the schema up to date. Safe beside another process that does the same.
@@ -104,9 +112,33 @@ impl SqlStore {
         self.shared.offset_us.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// Carries wake-ups between the processes that share this database, as long as it is polled: PostgreSQL tells, on
+    /// MySQL one looks every 20 to 250 ms. A process that commits or waits for commits of others runs this beside its
+    /// work; without it they are noticed when somebody looks by himself. On SQLite there is nobody to tell.
+    pub async fn watch(&self) {
+        self.engine.watch(&self.shared.bells).await;
+    }
+
+    /// How the engine would find the rows that are due: for tests, and for people who wonder.
+    #[doc(hidden)]
+    pub async fn explain_due(&self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
+        self.reading().await?.explain_due(on_failed, most).await
+    }
+
     /// Closes every connection; what is open is waited for.
     pub async fn close(&self) {
+        // A command that ends here has nobody else to tell what it committed.
+        if let Some(told) = self.shared.bells.tell() {
+            let done = tokio::time::timeout(LAST_WORD, self.engine.tell(&told)).await;
+            if !matches!(done, Ok(Ok(()))) {
+                tracing::debug!("other processes were not told; they look by themselves");
+            }
+        }
         self.engine.close().await;
+    }
+
+    pub(crate) fn bells(&self) -> &Bells {
+        &self.shared.bells
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
