@@ -11,6 +11,7 @@
 pub mod contract;
 pub mod flawed;
 pub mod process;
+pub mod rabbit_rigs;
 pub mod rigs;
 pub mod samples;
 pub mod server_rigs;

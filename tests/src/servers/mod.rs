@@ -8,6 +8,8 @@
 pub mod database;
 pub mod mariadb;
 pub mod postgres;
+pub mod proxy;
+pub mod rabbitmq;
 pub mod watched;
 
 use std::net::TcpListener;
