@@ -14,5 +14,8 @@ pub mod client;
 pub mod contract;
 pub mod flawed;
 pub mod process;
+pub mod rabbit_rigs;
 pub mod rigs;
 pub mod samples;
+pub mod server_rigs;
+pub mod servers;

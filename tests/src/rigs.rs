@@ -147,7 +147,7 @@ pub struct SqliteBrokerRig {
 
 /// A clock that stands until it is moved, but on which nobody sleeps long: who sleeps a little looks at the time and
 /// sleeps on, so that a step of the clock is noticed by those who were about to sleep as well.
-struct Restless(ManualClock);
+pub(crate) struct Restless(pub(crate) ManualClock);
 
 const NAP: Duration = Duration::from_millis(5);
 

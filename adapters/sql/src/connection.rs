@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
 
+use crate::bells::Bells;
 use crate::dialect::Dialect;
 use crate::row::Row;
 use crate::value::Value;
@@ -37,6 +38,12 @@ pub(crate) trait Engine: Send + Sync {
 
     /// The version the schema has, and the one this build needs.
     async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError>;
+
+    /// Rings these bells for what other processes commit, and tells them what was rung here, until it is dropped.
+    async fn watch(&self, bells: &Bells);
+
+    /// Tells other processes this; at once, and only once.
+    async fn tell(&self, text: &str) -> Result<(), StoreError>;
 
     /// Closes every connection.
     async fn close(&self);

@@ -15,17 +15,32 @@ pub(crate) trait Dialect: Send + Sync {
     /// Begins a transaction that may write.
     fn begin(&self) -> &'static str;
 
+    /// What before a query makes it tell how it would be answered.
+    fn explain(&self) -> &'static str;
+
+    /// Names the key by which a `SELECT` locks rows, on an engine that locks whatever it looks at.
+    fn by_key(&self, name: &str) -> String;
+
     /// A query whose column `now` is the database's own now.
     fn now(&self) -> &'static str;
 
     /// Locks the rows that a `SELECT` reads until the end of the transaction.
     fn for_update(&self) -> &'static str;
 
+    /// Locks the rows that a `SELECT` reads, and leaves out those that others have locked.
+    fn skip_locked(&self) -> &'static str;
+
     /// How rows are claimed from a queue.
     fn claiming(&self) -> Claiming;
 
     /// Names the index of a table in `FROM`: a plan that must not depend on statistics.
     fn index(&self, name: &str) -> String;
+
+    /// Names the index by which every `FAILED` row of the outbox is found.
+    fn failed(&self) -> String;
+
+    /// That the row `o` of the outbox is still to be published, as the index says it that holds these rows.
+    fn pending(&self) -> &'static str;
 
     /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;

@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** time enters as a bound value; leases and heartbeats alone are judged by the database's own now.
 
+mod bells;
 mod broker;
 mod connection;
 mod dialect;
@@ -22,6 +23,8 @@ mod store;
 mod value;
 
 pub use broker::DatabaseBroker;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use engine::pooled::ServerOptions;
 pub use engine::sqlite::SqliteOptions;
 pub use row::Row;
 pub use statements::Statements;

@@ -23,6 +23,20 @@ pub struct Row {
     pub(crate) values: Vec<Value>,
 }
 
+impl Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (column, value) in self.columns.iter().zip(&self.values) {
+            match value {
+                Value::Int(Some(value)) => write!(f, "{column}={value} ")?,
+                Value::Text(Some(value)) => write!(f, "{column}={value} ")?,
+                Value::Time(Some(value)) => write!(f, "{column}={value} ")?,
+                Value::Int(None) | Value::Text(None) | Value::Time(None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Row {
     /// The row's fields, for a table whose rows are known by `key`.
     pub(crate) fn of(&self, table: &'static str, key: &'static str) -> Fields<'_> {

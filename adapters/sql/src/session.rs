@@ -135,7 +135,7 @@ impl Session {
         let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(of_commit);
         self.finish(outcome)?;
         if !self.appended.is_empty() {
-            self.shared.wake.ring(self.appended.drain(..).collect());
+            self.shared.bells.events(self.appended.drain(..).collect());
         }
         Ok(())
     }

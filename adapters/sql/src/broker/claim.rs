@@ -66,8 +66,10 @@ impl DatabaseSubscription {
             return Ok(Vec::new());
         }
         let sql = format!(
-            "SELECT {COLUMNS} FROM broker_messages WHERE queue = ? AND session_id IS NULL \
-             AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED"
+            "SELECT {COLUMNS} FROM broker_messages {index} WHERE queue = ? AND session_id IS NULL \
+             AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {lock}",
+            index = session.dialect.index("idx_broker_ready"),
+            lock = session.dialect.skip_locked(),
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let rows = session.fetch(&sql, values![&self.queue, self.broker.now(), limit]).await?;

@@ -26,7 +26,6 @@ use handover_application::ports::{
     Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, StoreError, Subscription,
 };
 use handover_application::topology::Topology;
-use tokio::sync::watch;
 
 use crate::SqlStore;
 use crate::value::values;
@@ -42,8 +41,6 @@ pub struct DatabaseBroker {
 struct Inner {
     store: SqlStore,
     routes: Mutex<Option<Arc<Routes>>>,
-    /// A bell per queue, rung when something became ready in it.
-    bells: Mutex<BTreeMap<String, watch::Sender<u64>>>,
     /// The open subscriptions of this process.
     live: Mutex<BTreeMap<i64, Arc<Ticket>>>,
     /// Sessions whose subscriptions were dropped: whoever comes next returns what they held.
@@ -61,7 +58,6 @@ impl DatabaseBroker {
             inner: Arc::new(Inner {
                 store: store.clone(),
                 routes: Mutex::default(),
-                bells: Mutex::default(),
                 live: Mutex::default(),
                 ended: Mutex::default(),
                 next_expiry: Mutex::default(),
@@ -84,19 +80,7 @@ impl Inner {
 
     /// Wakes who waits for this queue.
     fn ring(&self, queue: &str) {
-        if let Some(bell) = lock(&self.bells).get(queue) {
-            bell.send_modify(|rings| *rings = rings.wrapping_add(1));
-        }
-    }
-
-    fn ring_all(&self) {
-        for bell in lock(&self.bells).values() {
-            bell.send_modify(|rings| *rings = rings.wrapping_add(1));
-        }
-    }
-
-    fn bell(&self, queue: &str) -> watch::Receiver<u64> {
-        lock(&self.bells).entry(queue.to_owned()).or_insert_with(|| watch::channel(0).0).subscribe()
+        self.store.bells().queue(queue);
     }
 
     async fn depths(&self) -> Result<Vec<QueueDepth>, StoreError> {

@@ -59,7 +59,7 @@ impl Inner {
         }
         // Who sleeps looks again within this time by itself.
         if expiry - self.now() < TimeDelta::from_std(LOOK).unwrap_or_default() {
-            self.ring_all();
+            self.store.bells().all_queues();
         }
     }
 }

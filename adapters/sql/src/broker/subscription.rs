@@ -65,7 +65,7 @@ impl DatabaseSubscription {
         let session = new_session(&broker, queue).await.map_err(broker_error)?;
         let ticket = Arc::new(Ticket::default());
         lock(&broker.live).insert(session, ticket.clone());
-        let bell = tokio::sync::Mutex::new(broker.bell(queue));
+        let bell = tokio::sync::Mutex::new(broker.store.bells().of(queue));
         Ok(DatabaseSubscription {
             broker,
             queue: queue.to_owned(),
@@ -137,9 +137,11 @@ impl DatabaseSubscription {
         for ids in ids.chunks(MAX_ROWS) {
             let padded = padded(ids);
             let sql = format!(
-                "SELECT {COLUMNS} FROM broker_messages WHERE session_id = ? AND id IN ({}) ORDER BY id {}",
-                marks(padded.len()),
-                session.dialect.for_update()
+                "SELECT {COLUMNS} FROM broker_messages {key} WHERE session_id = ? AND id IN ({ids}) \
+                 ORDER BY id {lock}",
+                key = session.dialect.by_key("PRIMARY"),
+                ids = marks(padded.len()),
+                lock = session.dialect.for_update(),
             );
             let values =
                 values![self.session].into_iter().chain(padded.into_iter().map(Value::from)).collect();

@@ -120,7 +120,7 @@ impl Inner {
             "UPDATE broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IS NOT NULL";
         session.execute(sql, values![]).await?;
         session.commit_now().await?;
-        self.ring_all();
+        self.store.bells().all_queues();
         Ok(())
     }
 
@@ -129,9 +129,10 @@ impl Inner {
         let routes = self.routes().await?;
         let mut session = self.store.transaction().await?;
         let sql = format!(
-            "SELECT {COLUMNS} FROM broker_messages WHERE expires_at <= ? AND session_id IS NULL \
-             ORDER BY expires_at, id LIMIT ? {}",
-            session.dialect.for_update()
+            "SELECT {COLUMNS} FROM broker_messages {key} WHERE expires_at <= ? AND session_id IS NULL \
+             ORDER BY expires_at, id LIMIT ? {lock}",
+            key = session.dialect.by_key("idx_broker_expiry"),
+            lock = session.dialect.for_update(),
         );
         let rows = session.fetch(&sql, values![now, EXPIRED_BATCH]).await?;
         let expired = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;

@@ -2,9 +2,36 @@
 
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(feature = "mysql")]
+mod mysql_bells;
+#[cfg(feature = "mysql")]
+mod mysql_migrations;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_bells;
 pub(crate) mod sqlite;
+
+/// The version that the newest migration leaves.
+fn newest(migrations: &sqlx::migrate::Migrator) -> i64 {
+    migrations.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Whether it was the database that was away, or the migration that is wrong.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn migration_error(
+    error: sqlx::migrate::MigrateError,
+    meaning: fn(&dyn sqlx::error::DatabaseError) -> crate::fault::Meaning,
+) -> handover_application::ports::StoreError {
+    use handover_application::ports::StoreError;
+    use sqlx::migrate::MigrateError;
+    match error {
+        MigrateError::Execute(cause) => crate::fault::store_error(cause, meaning),
+        other => StoreError::Backend(Box::new(other)),
+    }
+}
 
 /// A pooled connection of a driver as our [`Connection`](crate::connection::Connection).
 macro_rules! connection {
@@ -57,19 +84,24 @@ macro_rules! connection {
 }
 pub(crate) use connection;
 
-/// Binds times as the driver knows them.
+/// What [`pooled::Pooled`] needs of a driver's connection.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-macro_rules! bind_natively {
-    ($arguments:ty) => {
-        fn bind(arguments: &mut $arguments, value: Value) -> Result<(), sqlx::error::BoxDynError> {
-            use sqlx::Arguments as _;
-            match value {
-                Value::Int(value) => arguments.add(value),
-                Value::Text(value) => arguments.add(value),
-                Value::Time(value) => arguments.add(value),
+macro_rules! server_connection {
+    ($database:ty, $meaning:path) => {
+        #[async_trait::async_trait]
+        impl $crate::engine::pooled::ServerConnection for sqlx::pool::PoolConnection<$database> {
+            async fn simple(&mut self, sql: &str) -> Result<u64, handover_application::ports::StoreError> {
+                // Safe: only statements of our own that take no values come here.
+                let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
+                let done = statement.execute(&mut **self).await;
+                Ok(done.map_err(|error| $crate::fault::store_error(error, $meaning))?.rows_affected())
+            }
+
+            fn forget(&mut self) {
+                self.close_on_drop();
             }
         }
     };
 }
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) use bind_natively;
+pub(crate) use server_connection;

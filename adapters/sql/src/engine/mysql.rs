@@ -1,16 +1,18 @@
 //! MySQL and MariaDB: a pool of connections at READ COMMITTED, `FOR UPDATE SKIP LOCKED`.
-//!
-//! It has no migrations yet. That it compiles proves that an engine needs a dialect and no new repository.
 
-use std::time::Duration;
+use std::str::FromStr;
 
 use async_trait::async_trait;
 use chrono::NaiveDateTime;
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlArguments, MySqlDatabaseError, MySqlPoolOptions, MySqlRow};
-use sqlx::{MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
+use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
+use super::mysql_bells;
+use super::mysql_migrations::{self, MIGRATIONS};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, ServerOptions};
+use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
@@ -18,27 +20,45 @@ use crate::value::Value;
 
 pub(crate) struct MysqlEngine {
     pool: Pool<MySql>,
+    connect: MySqlConnectOptions,
 }
 
 impl MysqlEngine {
-    pub(crate) fn open(url: &str) -> Result<MysqlEngine, StoreError> {
-        let pool = MySqlPoolOptions::new()
-            .max_connections(8)
-            .acquire_timeout(Duration::from_secs(5))
-            // REPEATABLE READ, the default, reads old rows beside locked new ones and locks gaps.
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    let level = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-                    sqlx::query(level).execute(connection).await.map(|_| ())
-                })
-            })
-            // The rollback that the driver's own transactions forget when a future is dropped in `begin`.
-            .after_release(|connection, _| {
-                Box::pin(async move { Ok(sqlx::query("ROLLBACK").execute(connection).await.is_ok()) })
-            })
-            .connect_lazy(url)
-            .map_err(fault)?;
-        Ok(MysqlEngine { pool })
+    pub(crate) fn open(options: &ServerOptions) -> Result<MysqlEngine, StoreError> {
+        let connect = MySqlConnectOptions::from_str(options.url())
+            .map_err(fault)?
+            .statement_cache_capacity(PREPARED)
+            .disable_statement_logging();
+        let pool = options
+            .pool::<MySql>()
+            .after_connect(|connection, _| Box::pin(set_up(connection)))
+            .connect_lazy_with(connect.clone());
+        Ok(MysqlEngine { pool, connect })
+    }
+}
+
+/// What every connection is told, whatever the server's defaults are.
+async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    let settings = format!(
+        // REPEATABLE READ, the default, reads old rows beside locked new ones and locks gaps. Without a strict mode texts
+        // and numbers that do not fit are cut in silence.
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 1, \
+         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
+         innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
+         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S} */"
+    );
+    // Safe: the text is ours.
+    sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
+    let levels: Vec<(String, String)> = sqlx::query_as(
+        "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    match levels.iter().find(|(_, level)| level != "READ-COMMITTED") {
+        None if !levels.is_empty() => Ok(()),
+        other => Err(sqlx::Error::Configuration(
+            format!("the isolation level is {other:?}, not READ-COMMITTED").into(),
+        )),
     }
 }
 
@@ -49,7 +69,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.pool.acquire().await.map_err(fault)?))
+        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(fault)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -57,11 +77,38 @@ impl Engine for MysqlEngine {
     }
 
     async fn migrate(&self) -> Result<(), StoreError> {
-        Err(StoreError::Backend("there are no migrations for MySQL yet".into()))
+        // A connection of its own: it closes with its lock whatever happens.
+        let connection = self.connect.connect().await.map_err(fault)?;
+        mysql_migrations::run(connection).await.map_err(|error| super::migration_error(error, meaning))
     }
 
     async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
-        Ok((None, 0))
+        let mut connection = self.pool.acquire().await.map_err(fault)?;
+        let exists: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_name = '_sqlx_migrations'",
+        )
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(fault)?;
+        let applied = if exists == 0 {
+            None
+        } else {
+            sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
+                .fetch_one(&mut *connection)
+                .await
+                .map_err(fault)?
+        };
+        Ok((applied, super::newest(&MIGRATIONS)))
+    }
+
+    async fn watch(&self, bells: &Bells) {
+        mysql_bells::watch(&self.pool, bells).await
+    }
+
+    async fn tell(&self, _text: &str) -> Result<(), StoreError> {
+        // It cannot: the others look.
+        Ok(())
     }
 
     async fn close(&self) {
@@ -69,11 +116,21 @@ impl Engine for MysqlEngine {
     }
 }
 
-pub(crate) struct MysqlDialect;
+const BEGIN: &str = "START TRANSACTION";
+
+struct MysqlDialect;
 
 impl Dialect for MysqlDialect {
     fn begin(&self) -> &'static str {
-        "START TRANSACTION"
+        BEGIN
+    }
+
+    fn explain(&self) -> &'static str {
+        "EXPLAIN"
+    }
+
+    fn by_key(&self, name: &str) -> String {
+        self.index(name)
     }
 
     fn now(&self) -> &'static str {
@@ -84,13 +141,30 @@ impl Dialect for MysqlDialect {
         "FOR UPDATE"
     }
 
+    fn skip_locked(&self) -> &'static str {
+        "FOR UPDATE SKIP LOCKED"
+    }
+
     fn claiming(&self) -> Claiming {
         Claiming::SkipLocked
     }
 
-    fn index(&self, _name: &str) -> String {
-        // No partial indexes: the names are SQLite's.
-        String::new()
+    fn index(&self, name: &str) -> String {
+        // Without partial indexes one serves for three of SQLite's.
+        let name = match name {
+            "idx_outbox_waiting" | "idx_outbox_failed" => "idx_outbox_order",
+            other => other,
+        };
+        // Statistics of a queue are always old, and a scan by the wrong index locks all it sees.
+        format!("FORCE INDEX ({name})")
+    }
+
+    fn failed(&self) -> String {
+        self.index("idx_status_time")
+    }
+
+    fn pending(&self) -> &'static str {
+        "o.pending = 1"
     }
 
     fn or_replace(&self, _key: &str, columns: &[&str]) -> String {
@@ -103,20 +177,39 @@ fn fault(error: sqlx::Error) -> StoreError {
     store_error(error, meaning)
 }
 
+pub(super) fn number(error: &dyn DatabaseError) -> Option<u16> {
+    error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
+}
+
 fn meaning(error: &dyn DatabaseError) -> Meaning {
     if error.is_unique_violation() {
         return Meaning::Taken;
     }
-    match error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
-        // Deadlock, lock wait timeout.
-        Some(1213 | 1205) => Meaning::TryAgain,
-        // Too many connections, shutting down, killed, gone.
-        Some(1040 | 1053 | 1927 | 2006 | 2013) => Meaning::Away,
+    match number(error) {
+        // Deadlock, lock wait timeout, a row that changed under MariaDB's snapshot. After a lock wait timeout the server
+        // keeps what the transaction did before: the session refuses to commit it.
+        Some(1213 | 1205 | 1020) => Meaning::TryAgain,
+        // Too many connections, of this user too, or of this host; shutting down, killed, interrupted, gone, timed out.
+        Some(1040 | 1203 | 1226 | 1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031) => {
+            Meaning::Away
+        }
+        // The network, a full disk or table, a failed read or write, a server that takes no writes.
+        Some(1158..=1161 | 1021 | 1114 | 1026 | 1290 | 1792 | 1836) => Meaning::Away,
+        // No such user, password or database: configuration, but nobody's attempt.
+        Some(1044 | 1045 | 1049 | 1698) => Meaning::Away,
         Some(_) | None => Meaning::Refused,
     }
 }
 
-crate::engine::bind_natively!(MySqlArguments);
+fn bind(arguments: &mut MySqlArguments, value: Value) -> Result<(), sqlx::error::BoxDynError> {
+    use sqlx::Arguments as _;
+    match value {
+        Value::Int(value) => arguments.add(value),
+        Value::Text(value) => arguments.add(value),
+        // As the columns are: compared with a TIMESTAMP, a DATETIME would have to be converted.
+        Value::Time(value) => arguments.add(value.map(|time| time.naive_utc())),
+    }
+}
 
 fn decode(row: &MySqlRow, index: usize) -> Result<Value, sqlx::Error> {
     let raw = row.try_get_raw(index)?;
@@ -141,3 +234,4 @@ fn as_written(sql: &str) -> &str {
 crate::engine::connection!(
     MySql, MySqlArguments, bind: bind, decode: decode, meaning: meaning, text: as_written
 );
+crate::engine::server_connection!(MySql, meaning);

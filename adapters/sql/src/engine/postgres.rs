@@ -1,37 +1,60 @@
 //! PostgreSQL: a pool of connections, `FOR UPDATE SKIP LOCKED`, numbered parameters.
-//!
-//! It has no migrations yet. That it compiles proves that an engine needs a dialect and no new repository.
 
-use std::time::Duration;
+use std::str::FromStr;
 
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
-use sqlx::postgres::{PgArguments, PgPoolOptions, PgRow};
-use sqlx::{Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::migrate::MigrateError;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
+use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, ServerOptions};
+use super::postgres_bells;
+use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, numbered};
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
 
+pub(super) static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/postgres");
+
 pub(crate) struct PostgresEngine {
     pool: Pool<Postgres>,
+    connect: PgConnectOptions,
 }
 
 impl PostgresEngine {
-    pub(crate) fn open(url: &str) -> Result<PostgresEngine, StoreError> {
-        let pool = PgPoolOptions::new()
-            .max_connections(8)
-            .acquire_timeout(Duration::from_secs(5))
-            // The rollback that the driver's own transactions forget when a future is dropped in `begin`;
-            // outside of a transaction it is a warning.
-            .after_release(|connection, _| {
-                Box::pin(async move { Ok(sqlx::query("ROLLBACK").execute(connection).await.is_ok()) })
-            })
-            .connect_lazy(url)
-            .map_err(fault)?;
-        Ok(PostgresEngine { pool })
+    pub(crate) fn open(options: &ServerOptions) -> Result<PostgresEngine, StoreError> {
+        let connect = PgConnectOptions::from_str(options.url())
+            .map_err(fault)?
+            .application_name("handover")
+            .statement_cache_capacity(PREPARED)
+            .disable_statement_logging();
+        let pool = options
+            .pool::<Postgres>()
+            .after_connect(|connection, _| Box::pin(set_up(connection)))
+            .connect_lazy_with(connect.clone());
+        Ok(PostgresEngine { pool, connect })
+    }
+}
+
+/// What every connection is told. Plans are short: compiling them costs more than it gains. And there is an index for
+/// each: a plan that was made while a queue was empty reads the whole table, and is kept when it is full.
+async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let settings = format!(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
+         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
+         SET enable_seqscan = off; SET enable_bitmapscan = off"
+    );
+    // Safe: the text is ours.
+    sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
+    let level: String =
+        sqlx::query_scalar("SHOW default_transaction_isolation").fetch_one(&mut *connection).await?;
+    if level == "read committed" {
+        Ok(())
+    } else {
+        Err(sqlx::Error::Configuration(format!("the isolation level is {level}, not read committed").into()))
     }
 }
 
@@ -42,7 +65,7 @@ impl Engine for PostgresEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.pool.acquire().await.map_err(fault)?))
+        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(fault)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -50,11 +73,39 @@ impl Engine for PostgresEngine {
     }
 
     async fn migrate(&self) -> Result<(), StoreError> {
-        Err(StoreError::Backend("there are no migrations for PostgreSQL yet".into()))
+        // A connection of its own: it closes with its advisory lock whatever happens.
+        let mut connection = self.connect.connect().await.map_err(fault)?;
+        // The driver waits for the lock without end, unless the server is told otherwise.
+        let patience = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(patience)).execute(&mut connection).await.map_err(fault)?;
+        MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(of_migration)?;
+        connection.close().await.map_err(fault)
     }
 
     async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
-        Ok((None, 0))
+        let mut connection = self.pool.acquire().await.map_err(fault)?;
+        let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(fault)?;
+        let applied = if exists {
+            sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
+                .fetch_one(&mut *connection)
+                .await
+                .map_err(fault)?
+        } else {
+            None
+        };
+        Ok((applied, super::newest(&MIGRATIONS)))
+    }
+
+    async fn watch(&self, bells: &Bells) {
+        postgres_bells::watch(&self.connect, bells).await
+    }
+
+    async fn tell(&self, text: &str) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(fault)?;
+        postgres_bells::tell(&mut connection, text).await.map_err(fault)
     }
 
     async fn close(&self) {
@@ -62,11 +113,21 @@ impl Engine for PostgresEngine {
     }
 }
 
-pub(crate) struct PostgresDialect;
+const BEGIN: &str = "BEGIN";
+
+struct PostgresDialect;
 
 impl Dialect for PostgresDialect {
     fn begin(&self) -> &'static str {
-        "BEGIN"
+        BEGIN
+    }
+
+    fn explain(&self) -> &'static str {
+        "EXPLAIN"
+    }
+
+    fn by_key(&self, _name: &str) -> String {
+        String::new()
     }
 
     fn now(&self) -> &'static str {
@@ -77,12 +138,25 @@ impl Dialect for PostgresDialect {
         "FOR UPDATE"
     }
 
+    fn skip_locked(&self) -> &'static str {
+        "FOR UPDATE SKIP LOCKED"
+    }
+
     fn claiming(&self) -> Claiming {
         Claiming::SkipLocked
     }
 
     fn index(&self, _name: &str) -> String {
+        // It knows no hints. Partial indexes are the cheapest way to what they hold, whatever the statistics say.
         String::new()
+    }
+
+    fn failed(&self) -> String {
+        String::new()
+    }
+
+    fn pending(&self) -> &'static str {
+        "o.status IN ('NEW', 'RETRY')"
     }
 
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {
@@ -96,6 +170,10 @@ fn fault(error: sqlx::Error) -> StoreError {
     store_error(error, meaning)
 }
 
+fn of_migration(error: MigrateError) -> StoreError {
+    super::migration_error(error, meaning)
+}
+
 fn meaning(error: &dyn DatabaseError) -> Meaning {
     if error.is_unique_violation() {
         return Meaning::Taken;
@@ -103,13 +181,24 @@ fn meaning(error: &dyn DatabaseError) -> Meaning {
     match error.code().as_deref() {
         // Serialization failure, deadlock, lock not available.
         Some("40001" | "40P01" | "55P03") => Meaning::TryAgain,
-        // Connection lost, out of resources, shutting down.
-        Some(code) if ["08", "53", "57"].iter().any(|class| code.starts_with(class)) => Meaning::Away,
+        // No such user, password or database: configuration, but nobody's attempt. A standby takes no writes.
+        Some("28000" | "28P01" | "3D000" | "25006") => Meaning::Away,
+        // Idle in a transaction for too long: the server ended it, and the connection.
+        Some("25P03") => Meaning::Away,
+        // Connection lost, out of resources, shutting down or cancelled by an operator, a failing disk.
+        Some(code) if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => Meaning::Away,
         Some(_) | None => Meaning::Refused,
     }
 }
 
-crate::engine::bind_natively!(PgArguments);
+fn bind(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::BoxDynError> {
+    use sqlx::Arguments as _;
+    match value {
+        Value::Int(value) => arguments.add(value),
+        Value::Text(value) => arguments.add(value),
+        Value::Time(value) => arguments.add(value),
+    }
+}
 
 fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {
     let raw = row.try_get_raw(index)?;
@@ -129,3 +218,4 @@ fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {
 crate::engine::connection!(
     Postgres, PgArguments, bind: bind, decode: decode, meaning: meaning, text: numbered
 );
+crate::engine::server_connection!(Postgres, meaning);

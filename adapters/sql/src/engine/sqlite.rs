@@ -16,6 +16,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
+use crate::bells::Bells;
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
@@ -181,7 +182,16 @@ impl Engine for SqliteEngine {
                 .await
                 .map_err(fault)?
         };
-        Ok((applied, MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)))
+        Ok((applied, super::newest(&MIGRATIONS)))
+    }
+
+    async fn watch(&self, _bells: &Bells) {
+        // One process has the file.
+        std::future::pending().await
+    }
+
+    async fn tell(&self, _text: &str) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn close(&self) {
@@ -226,11 +236,23 @@ impl Dialect for SqliteDialect {
         BEGIN
     }
 
+    fn explain(&self) -> &'static str {
+        "EXPLAIN QUERY PLAN"
+    }
+
+    fn by_key(&self, _name: &str) -> String {
+        String::new()
+    }
+
     fn now(&self) -> &'static str {
         "SELECT strftime('%Y-%m-%dT%H:%M:%f000Z', 'now') AS now"
     }
 
     fn for_update(&self) -> &'static str {
+        ""
+    }
+
+    fn skip_locked(&self) -> &'static str {
         ""
     }
 
@@ -240,6 +262,14 @@ impl Dialect for SqliteDialect {
 
     fn index(&self, name: &str) -> String {
         format!("INDEXED BY {name}")
+    }
+
+    fn failed(&self) -> String {
+        self.index("idx_outbox_failed")
+    }
+
+    fn pending(&self) -> &'static str {
+        "o.status IN ('NEW', 'RETRY')"
     }
 
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {

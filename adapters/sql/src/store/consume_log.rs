@@ -71,9 +71,11 @@ impl Session {
     ) -> Result<(), StoreError> {
         let events = padded(&expected.iter().map(|(event, ..)| *event).collect::<Vec<_>>());
         let sql = format!(
-            "SELECT event_id, status, attempts FROM event_consume_log WHERE consumer = ? AND event_id IN ({}) {}",
-            marks(events.len()),
-            self.dialect.for_update()
+            "SELECT event_id, status, attempts FROM event_consume_log {key} WHERE consumer = ? \
+             AND event_id IN ({events}) {lock}",
+            key = self.dialect.by_key("uk_consumer_event"),
+            events = marks(events.len()),
+            lock = self.dialect.for_update(),
         );
         let values = values![consumer].into_iter().chain(events.into_iter().map(Value::from)).collect();
         let mut found: BTreeMap<EventId, (ConsumeStatus, u32)> = BTreeMap::new();

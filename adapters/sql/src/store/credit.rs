@@ -98,9 +98,10 @@ impl Session {
             for buyers in buyers.chunks(MAX_ROWS) {
                 let buyers = padded(buyers);
                 let sql = format!(
-                    "SELECT {CREDIT} FROM buyer_credit WHERE tenant_id = ? AND buyer_id IN ({}) {}",
-                    marks(buyers.len()),
-                    self.dialect.for_update()
+                    "SELECT {CREDIT} FROM buyer_credit {key} WHERE tenant_id = ? AND buyer_id IN ({buyers}) {lock}",
+                    key = self.dialect.by_key("PRIMARY"),
+                    buyers = marks(buyers.len()),
+                    lock = self.dialect.for_update(),
                 );
                 let values = values![tenant.get()].into_iter().chain(buyers.into_iter().map(Value::from));
                 for row in self.fetch(&sql, values.collect()).await? {

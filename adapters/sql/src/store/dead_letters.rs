@@ -120,9 +120,11 @@ impl Session {
             for keys in keys.chunks(MAX_ROWS) {
                 let keys = padded(keys);
                 let sql = format!(
-                    "SELECT queue, message_key, status FROM dead_letters WHERE queue = ? AND message_key IN ({}) {}",
-                    marks(keys.len()),
-                    self.dialect.for_update()
+                    "SELECT queue, message_key, status FROM dead_letters {key} WHERE queue = ? \
+                     AND message_key IN ({keys}) {lock}",
+                    key = self.dialect.by_key("uk_dead_letter"),
+                    keys = marks(keys.len()),
+                    lock = self.dialect.for_update(),
                 );
                 let values = values![queue].into_iter().chain(keys.into_iter().map(Value::from)).collect();
                 for row in self.fetch(&sql, values).await? {

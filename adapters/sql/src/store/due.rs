@@ -41,9 +41,10 @@ fn conditions(
 ) -> (String, Vec<Value>) {
     let timeout = unordered();
     let mut sql = format!(
-        "o.status IN ('NEW', 'RETRY') AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
+        "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
          AND (o.event_type = '{timeout}' OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND e.next_retry_time > ? AND e.event_type <> '{timeout}' AND {EARLIER})",
+        pending = dialect.pending(),
         waiting = dialect.index("idx_outbox_waiting"),
     );
     match on_failed {
@@ -110,6 +111,14 @@ fn left_out(corrupt: StoreError) {
 }
 
 impl Session {
+    /// The plan of [`in_order_of_ids`], as the engine writes it.
+    pub(super) async fn explain_due(&mut self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
+        let all = Value::from(-1i64);
+        let (sql, values) = in_order_of_ids(self.dialect, on_failed, &all, DateTime::UNIX_EPOCH, most);
+        let rows = self.fetch(&format!("{} {sql}", self.dialect.explain()), values).await?;
+        Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
     pub(super) async fn due(
         &mut self,
         partitions: PartitionSet,

@@ -158,9 +158,10 @@ impl Session {
             for products in products.chunks(MAX_ROWS) {
                 let products = padded(products);
                 let sql = format!(
-                    "SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND product_id IN ({}) {}",
-                    marks(products.len()),
-                    self.dialect.for_update()
+                    "SELECT {ENTRY} FROM listings {key} WHERE tenant_id = ? AND product_id IN ({products}) {lock}",
+                    key = self.dialect.by_key("PRIMARY"),
+                    products = marks(products.len()),
+                    lock = self.dialect.for_update(),
                 );
                 let values = values![tenant.get()].into_iter().chain(products.into_iter().map(Value::from));
                 for row in self.fetch(&sql, values.collect()).await? {

@@ -25,11 +25,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use chrono::Duration;
 use handover_application::Wake;
-use handover_application::ports::{Clock, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Clock, OnFailed, Store, StoreError, UnitOfWork, View};
 
+use crate::bells::Bells;
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
 use crate::session::Session;
+
+/// How long a store that is closed tries to tell others what was committed.
+const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A store in an SQL database. Clones share it.
 #[derive(Clone)]
@@ -41,7 +45,7 @@ pub struct SqlStore {
 
 /// What every session of a store knows.
 pub(crate) struct Shared {
-    pub(crate) wake: Wake,
+    pub(crate) bells: Bells,
     offset_us: AtomicI64,
 }
 
@@ -62,20 +66,32 @@ impl SqlStore {
         Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
     }
 
-    /// Opens a PostgreSQL database.
+    /// Opens a PostgreSQL database; its server is connected to when there is something to do.
     #[cfg(feature = "postgres")]
-    pub fn open_postgres(url: &str, clock: Arc<dyn Clock>, wake: Wake) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(crate::engine::postgres::PostgresEngine::open(url)?), clock, wake))
+    pub fn open_postgres(
+        options: &crate::ServerOptions,
+        clock: Arc<dyn Clock>,
+        wake: Wake,
+    ) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(crate::engine::postgres::PostgresEngine::open(options)?), clock, wake))
     }
 
-    /// Opens a MySQL or MariaDB database.
+    /// Opens a MySQL or MariaDB database; its server is connected to when there is something to do.
     #[cfg(feature = "mysql")]
-    pub fn open_mysql(url: &str, clock: Arc<dyn Clock>, wake: Wake) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(crate::engine::mysql::MysqlEngine::open(url)?), clock, wake))
+    pub fn open_mysql(
+        options: &crate::ServerOptions,
+        clock: Arc<dyn Clock>,
+        wake: Wake,
+    ) -> Result<SqlStore, StoreError> {
+        Ok(SqlStore::on(Arc::new(crate::engine::mysql::MysqlEngine::open(options)?), clock, wake))
     }
 
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
-        SqlStore { engine, shared: Arc::new(Shared { wake, offset_us: AtomicI64::new(0) }), clock }
+        SqlStore {
+            engine,
+            shared: Arc::new(Shared { bells: Bells::new(wake), offset_us: AtomicI64::new(0) }),
+            clock,
+        }
     }
 
     /// Brings the schema up to date. Safe beside another process that does the same.
@@ -99,9 +115,33 @@ impl SqlStore {
         self.shared.offset_us.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// Carries wake-ups between the processes that share this database, as long as it is polled: PostgreSQL tells, on
+    /// MySQL one looks every 20 to 250 ms. A process that commits or waits for commits of others runs this beside its
+    /// work; without it they are noticed when somebody looks by himself. On SQLite there is nobody to tell.
+    pub async fn watch(&self) {
+        self.engine.watch(&self.shared.bells).await;
+    }
+
+    /// How the engine would find the rows that are due: for tests, and for people who wonder.
+    #[doc(hidden)]
+    pub async fn explain_due(&self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
+        self.reading().await?.explain_due(on_failed, most).await
+    }
+
     /// Closes every connection; what is open is waited for.
     pub async fn close(&self) {
+        // A command that ends here has nobody else to tell what it committed.
+        if let Some(told) = self.shared.bells.tell() {
+            let done = tokio::time::timeout(LAST_WORD, self.engine.tell(&told)).await;
+            if !matches!(done, Ok(Ok(()))) {
+                tracing::debug!("other processes were not told; they look by themselves");
+            }
+        }
         self.engine.close().await;
+    }
+
+    pub(crate) fn bells(&self) -> &Bells {
+        &self.shared.bells
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

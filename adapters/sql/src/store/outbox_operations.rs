@@ -43,8 +43,9 @@ pub(super) fn blocked(
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}' AND {LATER}) AS held \
-         FROM outbox_events o {failed}",
+         FROM outbox_events o {all_failed}",
         order = dialect.index("idx_outbox_order"),
+        all_failed = dialect.failed(),
     );
     Page::below(&select, "o.id", before)
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
@@ -104,13 +105,14 @@ impl Session {
         let (counted, pending, values) = match tenant {
             None => ("", "", Vec::new()),
             Some(tenant) => {
-                ("WHERE o.tenant_id = ?", "AND e.tenant_id = ?", values![tenant.get(), tenant.get()])
+                ("WHERE e.tenant_id = ?", "AND o.tenant_id = ?", values![tenant.get(), tenant.get()])
             }
         };
         let sql = format!(
-            "SELECT o.status, count(*) AS events, (SELECT min(e.create_time) FROM outbox_events e {index} \
-             WHERE e.status IN ('NEW', 'RETRY') {pending}) AS oldest FROM outbox_events o {counted} GROUP BY o.status",
+            "SELECT e.status, count(*) AS events, (SELECT min(o.create_time) FROM outbox_events o {index} \
+             WHERE {is_pending} {pending}) AS oldest FROM outbox_events e {counted} GROUP BY e.status",
             index = self.dialect.index("idx_outbox_pending"),
+            is_pending = self.dialect.pending(),
         );
         let mut counts = OutboxCounts::default();
         for row in &self.fetch(&sql, values).await? {

@@ -88,24 +88,3 @@ async fn what_operators_read_is_found_by_an_index() {
         assert!(plan.contains(step), "{sql}\n{plan}");
     }
 }
-
-/// Nothing but the engine differs: these are the same store and the same units.
-#[cfg(all(feature = "postgres", feature = "mysql"))]
-#[tokio::test]
-async fn postgresql_and_mysql_build_the_same_store() {
-    let clock = Arc::new(NoClock);
-    let stores: [SqlStore; 2] = [
-        SqlStore::open_postgres("postgres://nobody@localhost:1/none", clock.clone(), Wake::default())
-            .unwrap(),
-        SqlStore::open_mysql("mysql://nobody@localhost:1/none", clock, Wake::default()).unwrap(),
-    ];
-    for store in &stores {
-        let dialect = store.engine.dialect();
-        assert_eq!(dialect.claiming(), crate::dialect::Claiming::SkipLocked);
-        let (sql, values) =
-            in_order_of_ids(dialect, OnFailed::Hold, &Value::from(-1i64), DateTime::UNIX_EPOCH, 200);
-        assert_eq!(sql.matches('?').count(), values.len());
-        let _: &dyn handover_application::ports::Store = store;
-        crate::DatabaseBroker::new(store);
-    }
-}

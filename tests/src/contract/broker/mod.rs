@@ -49,11 +49,16 @@ pub trait BrokerRig: Send + Sync {
 pub struct BrokerCapabilities {
     /// `queues` counts what is delivered and not settled.
     pub counts_unacked: bool,
+    /// A nacked message is requeued near the head. RabbitMQ 3.10 puts it at the end of a quorum queue without a
+    /// delivery limit.
+    pub requeues_near_the_head: bool,
+    /// Time passes for the broker only when the rig lets it. A real broker's goes on meanwhile.
+    pub stands_still: bool,
 }
 
 impl Default for BrokerCapabilities {
     fn default() -> Self {
-        BrokerCapabilities { counts_unacked: true }
+        BrokerCapabilities { counts_unacked: true, requeues_near_the_head: true, stands_still: true }
     }
 }
 

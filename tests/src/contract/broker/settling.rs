@@ -71,8 +71,10 @@ pub async fn a_requeued_message_comes_before_those_behind_it(rig: &dyn BrokerRig
     let held = receive(consumer.as_ref(), 3).await;
     within("nack", consumer.nack(&tags(&held[1..2]), Requeue::Yes)).await.unwrap();
     let again = receive(consumer.as_ref(), 1).await;
-    assert_eq!(ids(&again), ["b"], "not one of those that wait");
-    assert!(again[0].redelivered);
+    if rig.capabilities().requeues_near_the_head {
+        assert_eq!(ids(&again), ["b"], "not one of those that wait");
+        assert!(again[0].redelivered);
+    }
 }
 
 /// Messages put back together keep their order.
@@ -84,9 +86,19 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
     within("nack", consumer.nack(&tags(&held), Requeue::Yes)).await.unwrap();
     within("close", consumer.close()).await.unwrap();
     let all = drain(rig, QUEUE, 5).await;
-    assert_eq!(ids(&all), ["a", "b", "c", "d", "e"]);
     let marked: Vec<_> = all.iter().map(|delivery| delivery.redelivered).collect();
-    assert_eq!(marked, [true, true, true, false, false], "only those that were delivered before are marked");
+    if rig.capabilities().requeues_near_the_head {
+        assert_eq!(ids(&all), ["a", "b", "c", "d", "e"]);
+        assert_eq!(
+            marked,
+            [true, true, true, false, false],
+            "only those that were delivered before are marked"
+        );
+    } else {
+        // The two that wait may have been on their way to the consumer, which makes them delivered.
+        assert_eq!(ids(&all), ["d", "e", "a", "b", "c"]);
+        assert_eq!(marked[2..], [true, true, true]);
+    }
 }
 
 /// A message put back is for any consumer.
@@ -97,7 +109,14 @@ pub async fn a_requeued_message_may_come_to_another_consumer(rig: &dyn BrokerRig
     let held = receive(one.as_ref(), 2).await;
     let two = subscribe(rig, QUEUE, 2).await;
     let first = tags(&held[..1]);
-    let (got, nacked) = tokio::join!(next(two.as_ref()), within("nack", one.nack(&first, Requeue::Yes)));
+    // It is for any of them that has room, also for the one that put it back.
+    let taken = async {
+        tokio::select! {
+            got = next(two.as_ref()) => got,
+            got = next(one.as_ref()) => got,
+        }
+    };
+    let (got, nacked) = tokio::join!(taken, within("nack", one.nack(&first, Requeue::Yes)));
     nacked.unwrap();
     assert_eq!(ids(&got), ["a"]);
     assert!(got[0].redelivered);

@@ -1,0 +1,87 @@
+//! Which RabbitMQ it is. lapin keeps what the server says of itself to itself, so this asks once more.
+
+use futures_util::{AsyncReadExt, AsyncWriteExt};
+
+use crate::fault::Fault;
+use crate::link::dial;
+use crate::settings::RabbitSettings;
+
+/// AMQP 0-9-1.
+const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
+/// The key `version` of a table, as a short string, and the type of its value: a long string.
+const VERSION_KEY: &[u8] = b"\x07versionS";
+/// The server introduces itself within this.
+const LONGEST_GREETING: usize = 64 * 1024;
+
+/// The version of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    major: u32,
+    minor: u32,
+}
+
+impl Version {
+    /// From 4.0 on, a quorum queue without a delivery limit gets one of 20, and -1 is none.
+    pub(crate) fn limits_deliveries(self) -> bool {
+        self >= Version { major: 4, minor: 0 }
+    }
+
+    fn parse(text: &str) -> Option<Version> {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        Some(Version { major: numbers.next()?.ok()?, minor: numbers.next()?.ok()? })
+    }
+}
+
+/// Opens a connection as far as the server's greeting, and hangs up.
+pub(crate) async fn ask(settings: &RabbitSettings) -> Result<Version, Fault> {
+    let (what, limit) = ("the version", settings.connect_timeout);
+    let asking = async {
+        let (mut stream, _) = dial(settings).await?;
+        stream.write_all(PROTOCOL_HEADER).await?;
+        stream.flush().await?;
+        let (mut greeting, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            let read = stream.read(&mut part).await?;
+            greeting.extend_from_slice(part.get(..read).unwrap_or_default());
+            if let Some(version) = version_in(&greeting) {
+                return Ok(version);
+            }
+            if read == 0 || greeting.len() > LONGEST_GREETING {
+                return Err(std::io::Error::other("the server does not tell its version").into());
+            }
+        }
+    };
+    crate::fault::answered(what, limit, asking).await
+}
+
+/// The version in the server's properties, once it is all there.
+fn version_in(greeting: &[u8]) -> Option<Version> {
+    let at = greeting.windows(VERSION_KEY.len()).position(|window| window == VERSION_KEY)?;
+    let (length, text) = greeting.get(at + VERSION_KEY.len()..)?.split_first_chunk()?;
+    let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    Version::parse(std::str::from_utf8(text).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_found_once_it_is_whole() {
+        let mut greeting =
+            b"\x01\x00\x00..\x07productS\x00\x00\x00\x08RabbitMQ\x07versionS\x00\x00\x00\x06".to_vec();
+        assert_eq!(version_in(&greeting), None);
+        greeting.extend_from_slice(b"3.10.");
+        assert_eq!(version_in(&greeting), None, "a digit is missing");
+        greeting.extend_from_slice(b"8\x00more");
+        assert_eq!(version_in(&greeting), Some(Version { major: 3, minor: 10 }));
+    }
+
+    #[test]
+    fn deliveries_are_limited_from_4_0_on() {
+        for (text, limits) in [("3.10.8", false), ("3.13.7", false), ("4.0.0-rc.1", true), ("4.2.1", true)] {
+            assert_eq!(Version::parse(text).unwrap().limits_deliveries(), limits, "{text}");
+        }
+        assert_eq!(Version::parse("unknown"), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! The store and the database broker on database servers, ready for the contract suite: one server of a kind for all
+//! tests of a binary, a database for each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use handover_application::Wake;
+use handover_application::ports::{Broker, Clock, Store};
+use handover_memory::ManualClock;
+use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
+use sqlx::mysql::MySqlConnection;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection as _};
+use tokio::sync::OnceCell;
+
+use crate::contract::broker::BrokerRig;
+use crate::contract::store::StoreRig;
+use crate::process::Fault;
+use crate::rigs::Restless;
+use crate::samples::start;
+use crate::servers::Durability;
+use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
+
+/// A migrated database on PostgreSQL, to copy.
+const TEMPLATE: &str = "handover_template";
+
+static MARIADB: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
+static POSTGRES: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
+
+/// The server of a kind that all tests of this binary share.
+pub async fn shared(kind: ServerKind) -> &'static Arc<DatabaseServer> {
+    let server = match kind {
+        ServerKind::MariaDb => &MARIADB,
+        ServerKind::Postgres => &POSTGRES,
+    };
+    server.get_or_try_init(|| start_shared(kind)).await.expect("a database server starts")
+}
+
+async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, Fault> {
+    let server = DatabaseServer::start(kind, Durability::None).await?;
+    match kind {
+        ServerKind::MariaDb => {}
+        ServerKind::Postgres => {
+            server.execute(&format!("CREATE DATABASE {TEMPLATE}")).await?;
+            let url = server.url(TEMPLATE, server.port());
+            let store = open(kind, &url, Arc::new(ManualClock::new(start())), &Wake::default());
+            store.migrate().await?;
+            store.close().await;
+        }
+    }
+    Ok(server)
+}
+
+/// A database of this kind's shared server, with the schema in it.
+pub async fn migrated(kind: ServerKind) -> TestDatabase {
+    let server = shared(kind).await;
+    let database = server.database(Some(TEMPLATE)).await.expect("a database is made");
+    match kind {
+        ServerKind::MariaDb => {
+            let store = open(kind, &database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+            store.migrate().await.expect("migrations run");
+            store.close().await;
+        }
+        ServerKind::Postgres => {}
+    }
+    database
+}
+
+/// A store on a database of this kind.
+pub fn open(kind: ServerKind, url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlStore {
+    let options = ServerOptions::new(url);
+    let store = match kind {
+        ServerKind::MariaDb => SqlStore::open_mysql(&options, clock, wake.clone()),
+        ServerKind::Postgres => SqlStore::open_postgres(&options, clock, wake.clone()),
+    };
+    store.expect("the URL is one")
+}
+
+/// Runs a statement behind the store's back; tells how many rows it changed.
+pub async fn outside(database: &TestDatabase, sql: &str) -> Result<u64, sqlx::Error> {
+    let sql = AssertSqlSafe(sql.to_owned());
+    match database.server().kind() {
+        ServerKind::MariaDb => {
+            let mut connection = MySqlConnection::connect(&database.url()).await?;
+            Ok(sqlx::raw_sql(sql).execute(&mut connection).await?.rows_affected())
+        }
+        ServerKind::Postgres => {
+            let mut connection = PgConnection::connect(&database.url()).await?;
+            Ok(sqlx::raw_sql(sql).execute(&mut connection).await?.rows_affected())
+        }
+    }
+}
+
+/// The store on a database server.
+pub struct ServerStoreRig {
+    /// The store.
+    pub store: SqlStore,
+    /// Its database.
+    pub database: TestDatabase,
+    kind: ServerKind,
+    wake: Wake,
+    clock: ManualClock,
+}
+
+impl ServerStoreRig {
+    /// An empty, migrated database.
+    pub async fn new(kind: ServerKind) -> ServerStoreRig {
+        let database = migrated(kind).await;
+        let (wake, clock) = (Wake::default(), ManualClock::new(start()));
+        let store = open(kind, &database.url(), Arc::new(Restless(clock.clone())), &wake);
+        ServerStoreRig { store, database, kind, wake, clock }
+    }
+
+    async fn anew(&self) -> SqlStore {
+        self.store.close().await;
+        let clock = Arc::new(Restless(self.clock.clone()));
+        open(self.kind, &self.database.url(), clock, &Wake::default())
+    }
+}
+
+#[async_trait]
+impl StoreRig for ServerStoreRig {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    fn wake(&self) -> Wake {
+        self.wake.clone()
+    }
+
+    fn move_database_clock(&self, by: TimeDelta) {
+        self.store.move_database_clock(by);
+    }
+
+    async fn reopened(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(self.anew().await))
+    }
+}
+
+/// The database broker on a database server.
+pub struct ServerBrokerRig {
+    /// The broker.
+    pub broker: DatabaseBroker,
+    store: ServerStoreRig,
+}
+
+impl ServerBrokerRig {
+    /// A broker with nothing declared on an empty, migrated database.
+    pub async fn new(kind: ServerKind) -> ServerBrokerRig {
+        let store = ServerStoreRig::new(kind).await;
+        ServerBrokerRig { broker: DatabaseBroker::new(&store.store), store }
+    }
+}
+
+#[async_trait]
+impl BrokerRig for ServerBrokerRig {
+    fn broker(&self) -> Arc<dyn Broker> {
+        Arc::new(self.broker.clone())
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.store.clock.advance(by);
+        self.store.move_database_clock(TimeDelta::from_std(by).expect("a length within range"));
+    }
+
+    async fn reopened(&self) -> Option<Arc<dyn Broker>> {
+        let store = self.store.anew().await;
+        let broker = DatabaseBroker::new(&store);
+        broker.end_all_sessions().await.expect("nobody else is there");
+        Some(Arc::new(broker))
+    }
+}

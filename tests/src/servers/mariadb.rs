@@ -1,0 +1,72 @@
+//! MariaDB.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::watched::EndWith;
+use super::{Durability, find, is_root, run};
+use crate::process::Fault;
+
+/// How it is ended.
+pub(super) const END: EndWith = EndWith::Kill;
+
+fn program(name: &str) -> Result<PathBuf, Fault> {
+    let folders = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin"].map(PathBuf::from);
+    find(name, &folders).ok_or_else(|| {
+        format!("{name} is missing: install MariaDB 10.6 or later (Debian: apt-get install mariadb-server)")
+            .into()
+    })
+}
+
+fn user() -> Vec<String> {
+    if is_root() { vec!["--user=root".to_owned()] } else { Vec::new() }
+}
+
+/// Makes the system tables in this folder.
+pub(super) fn make(folder: &Path) -> Result<(), Fault> {
+    let accounts = "CREATE USER IF NOT EXISTS 'handover'@'%';\nGRANT ALL ON *.* TO 'handover'@'%' WITH GRANT OPTION;\n";
+    std::fs::write(folder.join("accounts.sql"), accounts)?;
+    run(Command::new(program("mariadb-install-db")?)
+        .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
+        .args(["--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=32M"])
+        .arg(format!("--datadir={}", folder.join("data").display()))
+        .args(user())
+        .current_dir(folder))
+}
+
+/// The server.
+pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Result<Vec<String>, Fault> {
+    let mut command = vec![program("mariadbd")?.display().to_string(), "--no-defaults".to_owned()];
+    command.extend([
+        format!("--datadir={}", folder.join("data").display()),
+        format!("--socket={}", folder.join("socket").display()),
+        format!("--init-file={}", folder.join("accounts.sql").display()),
+        format!("--pid-file={}", folder.join("pid").display()),
+        format!("--port={port}"),
+    ]);
+    command.extend(
+        [
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--max-connections=300",
+            "--innodb-buffer-pool-size=128M",
+            "--innodb-log-file-size=64M",
+            // What a person meant for other services must not change ours.
+            "--sql-mode=",
+            "--character-set-server=latin1",
+            "--default-time-zone=+08:00",
+            "--transaction-isolation=SERIALIZABLE",
+        ]
+        .map(str::to_owned),
+    );
+    match durability {
+        Durability::Full => command.push("--innodb-flush-log-at-trx-commit=1".to_owned()),
+        Durability::None => command.extend(
+            ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync"]
+                .map(str::to_owned),
+        ),
+    }
+    command.extend(user());
+    Ok(command)
+}

@@ -1,0 +1,82 @@
+//! Servers that tests start for themselves: private, on free ports of 127.0.0.1, in a folder that goes with them.
+//!
+//! A binary of tests starts each server at most once and every test of it gets a database of its own. A server ends with
+//! the process that started it, whatever ends that process: see [`watched`].
+//!
+//! A server that is not installed is an error that says how to install it, never a test that is passed over.
+
+pub mod database;
+pub mod mariadb;
+pub mod postgres;
+pub mod proxy;
+pub mod rabbitmq;
+pub mod watched;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::Fault;
+
+/// Whether what a server said was done survives a crash of the machine. One of the process it survives in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As in production.
+    Full,
+    /// Nothing waits for the disk: for tests of everything else.
+    None,
+}
+
+/// A port that is free now.
+pub fn free_port() -> Result<u16, Fault> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// A folder for a server that may run as another user, with a name short enough for sockets in it.
+pub fn server_folder(name: &str) -> Result<PathBuf, Fault> {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::Builder::new().prefix(&format!("handover-{name}-")).tempdir()?.keep();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
+}
+
+/// A program: the first of these folders that has it, or the path.
+fn find(program: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders
+        .iter()
+        .cloned()
+        .chain(std::env::split_paths(&path))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Runs a program to its end; its output is the error.
+fn run(command: &mut Command) -> Result<(), Fault> {
+    let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!(
+        "{:?} ended with {}:\n{}",
+        command.get_program(),
+        output.status,
+        String::from_utf8_lossy(&said)
+    )
+    .into())
+}
+
+/// Whether this process is root.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// Whether any user may enter this folder.
+fn is_open_to_all(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    folder
+        .ancestors()
+        .all(|folder| std::fs::metadata(folder).is_ok_and(|folder| folder.permissions().mode() & 0o001 != 0))
+}

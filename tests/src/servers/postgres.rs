@@ -1,0 +1,81 @@
+//! PostgreSQL.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::watched::EndWith;
+use super::{Durability, find, is_open_to_all, is_root, run};
+use crate::process::Fault;
+
+/// PostgreSQL refuses to run as root: who it runs as then.
+const USER: &str = "postgres";
+
+/// How it is ended: at once, and so that it removes its shared memory.
+pub(super) const END: EndWith = EndWith::Quit;
+
+fn program(name: &str) -> Result<PathBuf, Fault> {
+    let mut folders: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    folders.sort();
+    let folders: Vec<PathBuf> = folders.into_iter().rev().map(|(_, folder)| folder).collect();
+    find(name, &folders).ok_or_else(|| {
+        format!("{name} is missing: install PostgreSQL 13 or later (Debian: apt-get install postgresql)")
+            .into()
+    })
+}
+
+/// A command as the user that the server runs as.
+fn as_user(program: &Path) -> Result<Vec<String>, Fault> {
+    let program = program.display().to_string();
+    if !is_root() {
+        return Ok(vec![program]);
+    }
+    let setpriv = find("setpriv", &[]).ok_or("setpriv is missing: install util-linux")?;
+    let as_user = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()];
+    Ok([setpriv.display().to_string()].into_iter().chain(as_user).chain([program]).collect())
+}
+
+/// Makes a cluster in this folder.
+pub(super) fn make(folder: &Path) -> Result<(), Fault> {
+    if is_root() {
+        if !is_open_to_all(folder) {
+            return Err(format!("the user {USER} cannot enter {}: set TMPDIR", folder.display()).into());
+        }
+        run(Command::new("chown").arg(USER).arg(folder))?;
+    }
+    let command = as_user(&program("initdb")?)?;
+    run(Command::new(&command[0])
+        .args(&command[1..])
+        .arg("-D")
+        .arg(folder.join("data"))
+        .args(["-U", "handover", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"])
+        .current_dir(folder))
+}
+
+/// The server.
+pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Result<Vec<String>, Fault> {
+    let mut command = as_user(&program("postgres")?)?;
+    command.extend(["-D".to_owned(), folder.join("data").display().to_string()]);
+    let mut settings = vec![
+        format!("port={port}"),
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("unix_socket_directories={}", folder.display()),
+        "max_connections=300".to_owned(),
+        "shared_buffers=64MB".to_owned(),
+        "autovacuum_naptime=1s".to_owned(),
+        // What a person meant for other services must not change ours.
+        "default_transaction_isolation=serializable".to_owned(),
+        "timezone=Asia/Shanghai".to_owned(),
+    ];
+    match durability {
+        Durability::Full => {}
+        Durability::None => settings
+            .extend(["fsync=off", "synchronous_commit=off", "full_page_writes=off"].map(str::to_owned)),
+    }
+    command.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
+    Ok(command)
+}

@@ -1,0 +1,169 @@
+//! A server process that ends with this one.
+//!
+//! Between the two stands a shell that reads a pipe from us. When the pipe ends, because the server is to end or because
+//! this process was killed, the shell ends the server and removes its folder.
+
+#![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::process::{Fault, tail};
+
+/// `$1` is the signal that ends the server, `$2` its folder, the rest the server.
+const SHELL: &str = r#"
+end=$1 folder=$2
+shift 2
+exec 3<&0
+"$@" </dev/null 3<&- 1>&2 &
+server=$!
+echo "$server"
+exec 1>&2
+read -r word <&3
+kill -CONT "$server" 2>/dev/null
+kill "-$end" "$server" 2>/dev/null
+( sleep 5; kill -KILL "$server" ) >/dev/null 2>&1 3<&- &
+late=$!
+wait "$server" 2>/dev/null
+kill "$late" 2>/dev/null
+[ "$word" = keep ] || rm -rf -- "$folder"
+"#;
+
+/// How long a server may take to end.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// How a server is ended when it is not killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndWith {
+    /// SIGTERM.
+    Term,
+    /// SIGQUIT.
+    Quit,
+    /// SIGKILL.
+    Kill,
+}
+
+impl EndWith {
+    const fn name(self) -> &'static str {
+        match self {
+            EndWith::Term => "TERM",
+            EndWith::Quit => "QUIT",
+            EndWith::Kill => "KILL",
+        }
+    }
+}
+
+/// A running server. Dropping it ends it and removes its folder.
+#[derive(Debug)]
+pub struct Watched {
+    shell: Child,
+    pid: u32,
+    log: PathBuf,
+}
+
+impl Watched {
+    /// Starts a server that lives in `folder` and whose output goes to `log` there.
+    pub fn start(command: &[String], folder: &Path, end: EndWith) -> Result<Watched, Fault> {
+        let log = folder.join("log");
+        let output = File::options().create(true).append(true).open(&log)?;
+        let mut shell = Command::new("sh")
+            .args(["-c", SHELL, "server", end.name()])
+            .arg(folder)
+            .args(command)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(output)
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().ok_or("stdout is piped")?).read_line(&mut line)?;
+        let pid = line.trim().parse().map_err(|_| format!("no process id: {line:?}"))?;
+        Ok(Watched { shell, pid, log })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // The state follows the name, which may hold anything; a zombie has ended.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    /// The last lines of its log.
+    pub fn log(&self) -> String {
+        tail(&std::fs::read_to_string(&self.log).unwrap_or_default())
+    }
+
+    /// `kill -9`; its folder stays.
+    pub fn kill(mut self) -> Result<(), Fault> {
+        self.signal("KILL")?;
+        self.end(true)
+    }
+
+    /// Ends it in order; its folder stays.
+    pub fn stop(mut self) -> Result<(), Fault> {
+        self.end(true)
+    }
+
+    /// SIGSTOP, to the processes it has started too: it is there and does not answer.
+    pub fn pause(&self) -> Result<(), Fault> {
+        self.signal("STOP")?;
+        self.signal_children("STOP");
+        Ok(())
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) -> Result<(), Fault> {
+        self.signal_children("CONT");
+        self.signal("CONT")
+    }
+
+    fn signal_children(&self, name: &str) {
+        let parent = format!(" {} ", self.pid);
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            // The parent follows the state, which follows the name.
+            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+            if rest.get(1..).is_some_and(|rest| rest.starts_with(&parent)) {
+                // It may have ended meanwhile.
+                let _ = super::run(Command::new("kill").arg(format!("-{name}")).arg(entry.file_name()));
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) -> Result<(), Fault> {
+        super::run(Command::new("kill").arg(format!("-{name}")).arg(self.pid.to_string()))
+    }
+
+    fn end(&mut self, keep_folder: bool) -> Result<(), Fault> {
+        if let Some(mut pipe) = self.shell.stdin.take()
+            && keep_folder
+        {
+            // The shell may be gone already, then so is the server.
+            let _ = pipe.write_all(b"keep\n");
+        }
+        let begun = Instant::now();
+        while self.shell.try_wait()?.is_none() {
+            if begun.elapsed() > END_WITHIN {
+                self.shell.kill()?;
+                return Err(format!("process {} does not end:\n{}", self.pid, self.log()).into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // What is left then ends with the group of tests/run.
+        let _ = self.end(false);
+    }
+}
