@@ -1,0 +1,49 @@
+//! `amqps`, and who may come in.
+
+use handover_rabbitmq::RabbitSettings;
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_connection_needs_an_authority_that_signed_for_this_host() {
+    let server = RabbitServer::start(Encryption::Offered).await.expect("RabbitMQ starts");
+    let vhost = server.vhost().await.unwrap();
+    let url = vhost.encrypted_url().expect("the server offers encryption");
+    let authorities = server.authorities().unwrap();
+    let wanted = topology(&[queue(QUEUE, &[KEY])]);
+
+    let trusting = RabbitSettings::parse(&url).unwrap().trusting(authorities.clone()).unwrap();
+    let broker = RabbitBroker::new(trusting);
+    broker.declare(&wanted).await.unwrap();
+    publish_until_confirmed(&broker, &routed("secret", 50)).await;
+    drain(&broker, QUEUE, &routed("secret", 50).into_iter().map(|(id, _)| id).collect()).await;
+
+    let stranger = RabbitBroker::new(RabbitSettings::parse(&url).unwrap());
+    let why = unreachable(stranger.declare(&wanted).await);
+    assert!(why.to_lowercase().contains("certificate"), "{why}");
+
+    let other_host = url.replace("localhost", "127.0.0.1");
+    let elsewhere =
+        RabbitBroker::new(RabbitSettings::parse(&other_host).unwrap().trusting(authorities).unwrap());
+    let why = unreachable(elsewhere.declare(&wanted).await);
+    assert!(why.to_lowercase().contains("certificate"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_refuses_the_start_and_charges_no_message() {
+    let vhost = vhost().await;
+    let broker =
+        RabbitBroker::new(settings(&vhost.url().replacen(":handover@", ":wrong@", 1), QueueType::Quorum));
+    let what = refused(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
+    assert!(what.contains("ACCESS_REFUSED"), "{what}");
+    unreachable(publish(&broker, &routed("a", 1)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vhost_that_does_not_exist_refuses_the_start() {
+    let vhost = vhost().await;
+    let url = vhost.url().replace(vhost.name(), "not-there");
+    let broker = RabbitBroker::new(settings(&url, QueueType::Quorum));
+    let what = refused(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
+    assert!(what.contains("not-there"), "{what}");
+}

@@ -1,0 +1,221 @@
+//! The server is killed, stopped, blocked, or the network between is not what it should be.
+
+use std::time::Instant;
+
+use handover_application::ports::Requeue;
+use handover_tests::servers::proxy::{Proxy, Traffic};
+
+use super::*;
+
+/// How soon everything works again once the server is back.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+
+/// Threads of lapin in this process.
+fn io_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let name =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.filter(|task| task.path().exists()).map(name).filter(|name| name.starts_with("lapin")).count()
+}
+
+/// Publishes windows until it is told to stop or a window fails; tells what was confirmed and how the last one ended.
+async fn load(broker: RabbitBroker, prefix: &'static str) -> (BTreeSet<String>, String) {
+    let mut all = BTreeSet::new();
+    for round in 0.. {
+        match publish(&broker, &routed(&format!("{prefix}-{round}"), 50)).await {
+            Ok(outcomes) => all.extend(confirmed(&outcomes)),
+            answer => return (all, unreachable(answer)),
+        }
+    }
+    unreachable!("the server is killed sooner")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_confirmed_survives_kills_in_mid_window() {
+    let (server, vhost) = own_server().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    // RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second later. Killed before that, it starts the
+    // queue from scratch and without a leader.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut all = BTreeSet::new();
+    for prefix in ["first", "second"] {
+        let loading = tokio::spawn(load(broker.clone(), prefix));
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        server.kill().unwrap();
+        let (confirmed, _) =
+            tokio::time::timeout(BACK_WITHIN, loading).await.expect("the kill is noticed").unwrap();
+        assert!(!confirmed.is_empty());
+        all.extend(confirmed);
+        server.restart().await.unwrap();
+        let back = Instant::now();
+        publish_until_confirmed(&broker, &routed(&format!("{prefix}-after"), 5)).await;
+        assert!(back.elapsed() < BACK_WITHIN, "publishing goes on after {:?}", back.elapsed());
+    }
+    drain(&broker, QUEUE, &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_messages_expire_loses_none_of_a_quorum_queue() {
+    let (server, vhost) = own_server().await;
+    let broker = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let delay = QueueSpec {
+        ttl: Some(Duration::from_secs(1)),
+        dead_letter_key: Some("due".to_owned()),
+        ..queue("delay", &["later"])
+    };
+    broker.declare(&topology(&[delay, queue("due", &["due"])])).await.unwrap();
+    let mut all = BTreeSet::new();
+    for round in 0..20 {
+        let window: Vec<_> = (0..200).map(|n| (format!("{round}-{n}"), "later")).collect();
+        all.extend(confirmed(&publish(&broker, &window).await.unwrap()));
+    }
+    eventually("messages expire", || async {
+        let depths = broker.queues().await.ok()?;
+        depths.into_iter().find(|depth| depth.name == "due" && depth.ready > 0)
+    })
+    .await;
+    server.kill().unwrap();
+    server.restart().await.unwrap();
+    drain(&broker, "due", &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_connection_fails_publishing_at_once_and_acks_go_on() {
+    let (server, vhost) = own_server().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("before", 10)).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    let mut held = consumer.next().await.unwrap();
+    while held.len() < 10 {
+        held.extend(consumer.next().await.unwrap());
+    }
+    server.set_memory_alarm(true).await.unwrap();
+
+    let begun = Instant::now();
+    for attempt in 0..20 {
+        let why = unreachable(publish(&broker, &routed(&format!("blocked-{attempt}"), 5)).await);
+        assert!(why.contains("blocked") && why.contains("memory"), "{why}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "20 attempts took {:?}", begun.elapsed());
+    assert!(broker.blocked().await.is_some());
+
+    consumer.ack(&tags(&held[..5])).await.unwrap();
+    consumer.nack(&tags(&held[5..]), Requeue::Yes).await.unwrap();
+    let again = eventually("the acks arrived", || async {
+        let depths = broker.queues().await.unwrap();
+        depths.into_iter().find(|depth| depth.ready + depth.unacked == 5)
+    })
+    .await;
+    assert_eq!(again.name, QUEUE);
+
+    server.set_memory_alarm(false).await.unwrap();
+    publish_until_confirmed(&broker, &routed("after", 10)).await;
+    assert_eq!(broker.blocked().await, None);
+    consumer.close().await.unwrap();
+    let seen = drain(&broker, QUEUE, &routed("after", 10).into_iter().map(|(id, _)| id).collect()).await;
+    // The window that found out may have been on its way; those after it were not sent.
+    assert!(!seen.iter().any(|id| id.starts_with("blocked-") && !id.starts_with("blocked-0-")), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind() {
+    let (server, vhost) = own_server().await;
+    let mut patience = settings(&vhost.url(), QueueType::Quorum);
+    patience.confirm_timeout = Duration::from_millis(500);
+    patience.connect_timeout = Duration::from_millis(300);
+    patience.longest_pause = Duration::from_millis(200);
+    let broker = RabbitBroker::new(patience);
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    let threads = io_threads();
+    server.pause().unwrap();
+    let begun = Instant::now();
+    let mut attempts = 0;
+    while begun.elapsed() < Duration::from_secs(5) {
+        unreachable(publish(&broker, &routed("lost", 5)).await);
+        attempts += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(attempts > 10, "between two attempts to connect it fails at once: {attempts}");
+    assert!(io_threads() <= threads + 3, "{} threads, {threads} before", io_threads());
+    server.go_on().unwrap();
+    publish_until_confirmed(&broker, &routed("after", 5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confirms_that_never_come_are_an_unknown_outcome_and_not_a_lost_message() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let mut patience = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    patience.confirm_timeout = Duration::from_millis(500);
+    let broker = RabbitBroker::new(patience);
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    proxy.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
+    unreachable(publish(&broker, &routed("unknown", 20)).await);
+    proxy.set(Traffic::default());
+    publish_until_confirmed(&broker, &routed("unknown", 20)).await;
+    let wanted = routed("unknown", 20).into_iter().map(|(id, _)| id).collect();
+    drain(&broker, QUEUE, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_connection_is_made_anew_and_its_deliveries_come_again() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("a", 5)).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    let held = consumer.next().await.unwrap();
+    proxy.cut();
+    let end = tokio::time::timeout(BACK_WITHIN, async {
+        loop {
+            if let Err(end) = consumer.next().await {
+                return end;
+            }
+        }
+    });
+    assert!(matches!(end.await.expect("the cut is noticed"), BrokerError::Closed { .. }));
+    assert!(consumer.ack(&tags(&held)).await.is_err(), "nothing is settled on a connection that is gone");
+    let seen = drain(&broker, QUEUE, &routed("a", 5).into_iter().map(|(id, _)| id).collect()).await;
+    assert_eq!(seen.len(), 5);
+    publish_until_confirmed(&broker, &routed("b", 5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_an_operator_closes_are_an_outage_and_made_anew() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("a", 5)).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    vhost.close_connections().await.unwrap();
+    eventually("the subscription ends", || async { consumer.next().await.err() }).await;
+    publish_until_confirmed(&broker, &routed("b", 5)).await;
+    let wanted = routed("a", 5).into_iter().chain(routed("b", 5)).map(|(id, _)| id).collect();
+    drain(&broker, QUEUE, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_declared_while_the_server_was_away_is_there_when_it_comes() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    proxy.set(Traffic { refuse: true, ..Traffic::default() });
+    let broker = RabbitBroker::new(settings(&vhost.url_by(proxy.port()), QueueType::Quorum));
+    unreachable(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
+    unreachable(publish(&broker, &routed("early", 1)).await);
+    proxy.set(Traffic::default());
+    publish_until_confirmed(&broker, &routed("after", 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_slow_line_everything_takes_longer_and_nothing_else() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
+    proxy.set(Traffic { delay: Duration::from_millis(40), ..Traffic::default() });
+    let window = routed("slow", 100);
+    let outcomes = publish(&broker, &window).await.unwrap();
+    assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
+    let seen = drain(&broker, QUEUE, &window.into_iter().map(|(id, _)| id).collect()).await;
+    assert_eq!(seen.len(), 100, "nothing came twice");
+}

@@ -1,0 +1,94 @@
+//! What exists otherwise is refused, what disappears is declared again.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_ttl_is_refused_with_queue_argument_both_values_and_the_way_out() {
+    let vhost = vhost().await;
+    let broker = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let delay = |seconds: u64| {
+        let spec = QueueSpec {
+            ttl: Some(Duration::from_secs(seconds)),
+            ..queue("order.timeout.delay.queue", &["later"])
+        };
+        topology(&[QueueSpec { dead_letter_key: Some("due".to_owned()), ..spec }])
+    };
+    broker.declare(&delay(900)).await.unwrap();
+    let what = refused(broker.declare(&delay(30)).await);
+    for part in ["order.timeout.delay.queue", "x-message-ttl", "900000", "30000", "delete_queue"] {
+        assert!(what.contains(part), "{part} is not in: {what}");
+    }
+    broker.declare(&delay(900)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_queue_type_is_refused_with_the_setting_to_change() {
+    let vhost = vhost().await;
+    declared(&vhost.url(), QueueType::Classic).await;
+    let quorum = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let what = refused(quorum.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
+    for part in [QUEUE, "x-queue-type", "quorum", "classic", "rabbitmq.queue-type"] {
+        assert!(what.contains(part), "{part} is not in: {what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_queue_is_declared_again_and_its_consumer_is_told() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    vhost.delete_queue(QUEUE).await.unwrap();
+    match tokio::time::timeout(NOTICED_WITHIN, consumer.next()).await.expect("the consumer is told") {
+        Err(BrokerError::Closed { queue }) => assert_eq!(queue, QUEUE),
+        other => panic!("expected the subscription to be closed, got {other:?}"),
+    }
+    publish_until_confirmed(&broker, &routed("after", 3)).await;
+    drain(&broker, QUEUE, &routed("after", 3).into_iter().map(|(id, _)| id).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_queue_that_nobody_uses_is_declared_again() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Classic).await;
+    vhost.delete_queue(QUEUE).await.unwrap();
+    eventually("the queue is there again", || async {
+        broker.queues().await.unwrap().into_iter().find(|depth| depth.name == QUEUE)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_binding_that_was_taken_away_is_declared_again() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    vhost.unbind(EXCHANGE, QUEUE, KEY).await.unwrap();
+    let outcomes = publish(&broker, &routed("lost", 1)).await.unwrap();
+    assert!(matches!(outcomes.as_slice(), [PublishOutcome::Returned { .. }]), "{outcomes:?}");
+    publish_until_confirmed(&broker, &routed("after", 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_exchange_is_an_outage_until_it_is_declared_again() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    vhost.delete_exchange(EXCHANGE).await.unwrap();
+    let why = unreachable(publish(&broker, &routed("lost", 2)).await);
+    assert!(why.contains(EXCHANGE), "{why}");
+    publish_until_confirmed(&broker, &routed("after", 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_declares_nothing_can_still_look() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("seen", 3)).await;
+    let looking = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let wanted = topology(&[queue(QUEUE, &[]), queue("not.there", &[])]);
+    let depths = eventually("three messages", || async {
+        Some(looking.depths(&wanted).await.unwrap())
+            .filter(|depths| depths.iter().any(|depth| depth.ready == 3))
+    })
+    .await;
+    assert_eq!(depths.iter().map(|depth| depth.name.as_str()).collect::<Vec<_>>(), [QUEUE]);
+}

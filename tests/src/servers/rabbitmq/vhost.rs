@@ -1,0 +1,91 @@
+//! A vhost for each test, and what an operator can do to it.
+
+use std::sync::Arc;
+
+use super::RabbitServer;
+use super::setup::USER;
+use crate::process::Fault;
+
+/// A vhost of one test.
+#[derive(Debug)]
+pub struct TestVhost {
+    pub(super) name: String,
+    pub(super) server: Arc<RabbitServer>,
+}
+
+impl TestVhost {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its URL, by the server's own port.
+    pub fn url(&self) -> String {
+        self.url_by(self.server.port())
+    }
+
+    /// Its URL, by the port of a proxy before the server.
+    pub fn url_by(&self, port: u16) -> String {
+        format!("amqp://{USER}:{USER}@127.0.0.1:{port}/{}", self.name)
+    }
+
+    /// Its URL with encryption, where the server offers that.
+    pub fn encrypted_url(&self) -> Option<String> {
+        let port = self.server.encrypted_port()?;
+        Some(format!("amqps://{USER}:{USER}@localhost:{port}/{}", self.name))
+    }
+
+    /// The server it is in.
+    pub fn server(&self) -> &Arc<RabbitServer> {
+        &self.server
+    }
+
+    /// A resource of it, as Erlang names it.
+    fn resource(&self, kind: &str, name: &str) -> String {
+        format!("rabbit_misc:r(<<\"{}\">>, {kind}, <<\"{name}\">>)", self.name)
+    }
+
+    /// Deletes a queue with all that is in it, behind everybody's back.
+    pub async fn delete_queue(&self, queue: &str) -> Result<(), Fault> {
+        let queue = self.resource("queue", queue);
+        let code = format!(
+            "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)."
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+
+    /// Deletes an exchange with its bindings, behind everybody's back.
+    pub async fn delete_exchange(&self, exchange: &str) -> Result<(), Fault> {
+        let exchange = self.resource("exchange", exchange);
+        self.server
+            .eval(&format!("ok = rabbit_exchange:delete({exchange}, false, <<\"test\">>)."))
+            .await
+            .map(drop)
+    }
+
+    /// Takes a binding from a queue, behind everybody's back.
+    pub async fn unbind(&self, exchange: &str, queue: &str, key: &str) -> Result<(), Fault> {
+        let (exchange, queue) = (self.resource("exchange", exchange), self.resource("queue", queue));
+        let code = format!(
+            "[B] = [B || B <- rabbit_binding:list_for_source_and_destination({exchange}, {queue}), \
+             element(3, B) =:= <<\"{key}\">>], ok = rabbit_binding:remove(B, <<\"test\">>)."
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+
+    /// Closes every connection to it, as an operator does.
+    pub async fn close_connections(&self) -> Result<(), Fault> {
+        let code = format!(
+            "[rabbit_networking:close_connection(P, \"test\") || [{{pid, P}}, {{vhost, <<\"{}\">>}}] <- \
+             rabbit_networking:connection_info_all([pid, vhost])].",
+            self.name
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+}
+
+impl Drop for TestVhost {
+    fn drop(&mut self) {
+        super::lock(&self.server.finished).push(std::mem::take(&mut self.name));
+    }
+}
