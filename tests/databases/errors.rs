@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use handover_application::ports::{Changed, Store, StoreError, UnitOfWork};
+use handover_application::ports::{Broker, Changed, Store, StoreError, UnitOfWork};
+use handover_application::topology::Topology;
 use handover_domain::{Order, OrderStatus};
-use handover_tests::contract::{eventually, within};
-use handover_tests::samples::{event, later, order, order_moved_to};
+use handover_sql::DatabaseBroker;
+use handover_tests::contract::within;
+use handover_tests::samples::{event, later, order, order_moved_to, outgoing};
 use handover_tests::servers::database::ServerKind;
 
 use crate::{Fixture, append, on_every_server};
@@ -110,41 +112,30 @@ async fn a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_wo
     assert_eq!(found, ["after"]);
 }
 
-/// `begin`, statements and commits that are dropped at any moment: nobody's transaction stays open, and what is written
-/// afterwards is written.
+/// A unit that is dropped at any moment before its commit. The next that gets its connection must not be in its
+/// transaction: what it writes by itself would be gone, and what was dropped would be committed with a later unit.
 async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
-    for step in 0..300u64 {
+    let broker = DatabaseBroker::new(&fixture.store);
+    broker.declare(&Topology::standard(Duration::from_secs(900))).await.unwrap();
+    const ROUNDS: u64 = 200;
+    for step in 0..ROUNDS {
         let unit = async {
             let mut unit = fixture.store.begin().await?;
-            unit.append(&[event(&format!("cut-{step}"), 1, 1)]).await?;
-            unit.commit().await
+            unit.append(&[event(&format!("cut-{step}"), 1, 1)]).await
         };
         let _ = tokio::time::timeout(Duration::from_micros(step * 10), unit).await;
+        // One statement is a transaction of its own.
+        broker.publish(vec![outgoing(&format!("published-{step}"), "order.paid")]).await.unwrap();
+        append(&fixture.store, &[event(&format!("whole-{step}"), 2, 1)]).await.unwrap();
     }
-    append(&fixture.store, &[event("after", 2, 1)]).await.unwrap();
-    let sql = match kind {
-        ServerKind::MariaDb => format!(
-            "UPDATE id_blocks SET next_id = 0 WHERE EXISTS (SELECT 1 FROM information_schema.innodb_trx t \
-             JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
-             WHERE p.db = '{}' AND p.id <> CONNECTION_ID())",
-            fixture.database.name()
-        ),
-        ServerKind::Postgres => {
-            "UPDATE id_blocks SET next_id = 0 WHERE EXISTS (SELECT 1 FROM pg_stat_activity \
-                                 WHERE datname = current_database() AND state LIKE 'idle in transaction%')"
-                .to_owned()
-        }
-    };
-    fixture.outside("INSERT INTO id_blocks (kind, next_id) VALUES ('any', 1)").await.unwrap();
-    eventually("no transaction is open", async || (fixture.outside(&sql).await.unwrap() == 0).then_some(()))
-        .await;
-    let after = "UPDATE outbox_events SET retry_count = 1 WHERE event_id = 'after'";
+    let count = async |table: &str| fixture.outside(&format!("UPDATE {table}")).await.unwrap();
     assert_eq!(
-        fixture.outside(after).await.unwrap(),
-        1,
-        "it was written in a transaction that somebody forgot"
+        count("broker_messages SET kind = 'seen' WHERE queue = 'order.fulfillment.queue'").await,
+        ROUNDS
     );
+    assert_eq!(count("outbox_events SET retry_count = 1 WHERE event_id LIKE 'whole-%'").await, ROUNDS);
+    assert_eq!(count("outbox_events SET retry_count = 1 WHERE event_id LIKE 'cut-%'").await, 0);
 }
 
 async fn a_wrong_password_is_an_outage_and_no_fault_of_the_work(kind: ServerKind) {

@@ -51,7 +51,7 @@ impl DatabaseServer {
             ServerKind::MariaDb => server_folder("mariadb")?,
             ServerKind::Postgres => server_folder("postgres")?,
         };
-        let server = DatabaseServer {
+        let mut server = DatabaseServer {
             kind,
             durability,
             port: free_port()?,
@@ -67,6 +67,16 @@ impl DatabaseServer {
         if let Err(error) = made {
             std::fs::remove_dir_all(&folder)?;
             return Err(error);
+        }
+        // Another process may have taken the port since.
+        for _ in 0..3 {
+            match server.restart().await {
+                Ok(()) => return Ok(Arc::new(server)),
+                Err(_) => {
+                    server.stop()?;
+                    server.port = free_port()?;
+                }
+            }
         }
         server.restart().await?;
         Ok(Arc::new(server))

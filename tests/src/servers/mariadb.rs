@@ -24,7 +24,8 @@ fn user() -> Vec<String> {
 
 /// Makes the system tables in this folder.
 pub(super) fn make(folder: &Path) -> Result<(), Fault> {
-    let accounts = "CREATE USER IF NOT EXISTS 'handover'@'%';\nGRANT ALL ON *.* TO 'handover'@'%' WITH GRANT OPTION;\n";
+    let accounts =
+        "CREATE USER IF NOT EXISTS 'handover'@'%';\nGRANT ALL ON *.* TO 'handover'@'%' WITH GRANT OPTION;\n";
     std::fs::write(folder.join("accounts.sql"), accounts)?;
     run(Command::new(program("mariadb-install-db")?)
         .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])

@@ -15,6 +15,7 @@ pub mod watched;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::process::Fault;
 
@@ -27,9 +28,22 @@ pub enum Durability {
     None,
 }
 
-/// A port that is free now.
+/// Below the ports that outgoing connections and listeners on port 0 get: nobody takes one by chance.
+const PORTS: std::ops::Range<u32> = 20_000..32_000;
+
+/// A port that is free now, and that no other call in this process gets.
 pub fn free_port() -> Result<u16, Fault> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Other binaries of tests begin elsewhere.
+    let first = std::process::id().wrapping_mul(97);
+    for _ in PORTS {
+        let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
+        let port = u16::try_from(PORTS.start + step)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no port is free".into())
 }
 
 /// A folder for a server that may run as another user, with a name short enough for sockets in it.

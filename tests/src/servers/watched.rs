@@ -20,10 +20,12 @@ shift 2
 exec 3<&0
 "$@" </dev/null 3<&- 1>&2 &
 server=$!
+trap '' TERM INT HUP
 echo "$server"
 exec 1>&2
 read -r word <&3
-kill -CONT "$server" 2>/dev/null
+# What is stopped ends neither by a signal nor with its parent.
+kill -CONT "$server" $(cat /proc/"$server"/task/*/children) 2>/dev/null
 kill "-$end" "$server" 2>/dev/null
 ( sleep 5; kill -KILL "$server" ) >/dev/null 2>&1 3<&- &
 late=$!

@@ -27,10 +27,17 @@ fn migration_error(
 ) -> handover_application::ports::StoreError {
     use handover_application::ports::StoreError;
     use sqlx::migrate::MigrateError;
-    match error {
-        MigrateError::Execute(cause) => crate::fault::store_error(cause, meaning),
-        other => StoreError::Backend(Box::new(other)),
+    if let MigrateError::Execute(cause) = error {
+        return crate::fault::store_error(cause, meaning);
     }
+    if let MigrateError::ExecuteMigration(cause, version) = error {
+        let cause = crate::fault::store_error(cause, meaning);
+        if cause.is_outage() {
+            return cause;
+        }
+        return StoreError::Backend(format!("migration {version}: {cause}").into());
+    }
+    StoreError::Backend(Box::new(error))
 }
 
 /// A pooled connection of a driver as our [`Connection`](crate::connection::Connection).
