@@ -109,7 +109,7 @@ impl Session {
         };
         let sql = format!(
             "SELECT o.status, count(*) AS events, (SELECT min(e.create_time) FROM outbox_events e {index} \
-             WHERE e.status IN ('NEW', 'RETRY') {pending}) AS oldest FROM outbox_events o {counted} GROUP BY o.status",
+             WHERE e.status IN ('NEW', 'RETRY') AND e.sent_time IS NULL {pending}) AS oldest FROM outbox_events o {counted} GROUP BY o.status",
             index = self.dialect.index("idx_outbox_pending"),
         );
         let mut counts = OutboxCounts::default();
@@ -146,7 +146,7 @@ impl Session {
             let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(due.len()));
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = 'RETRY', retry_count = 0, next_retry_time = {case}, \
-                 sent_time = NULL, released_time = NULL, update_time = ? \
+                 released_time = NULL, update_time = ? \
                  WHERE event_id IN ({}) AND status IN ('SENT', 'FAILED')",
                 marks(due.len())
             );
