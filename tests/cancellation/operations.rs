@@ -145,7 +145,7 @@ fn redrive_is_done_and_recorded_or_neither() {
     sweep("redrive_events", async |cut, polls| {
         let action = async |app: &App| {
             let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
-            let rows = Rows::Filter(RedriveFilter::new(filter).unwrap());
+            let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
             let command = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
             redrive_events(app, &operator(), command).await
         };

@@ -122,6 +122,7 @@ passes_on! { impl OutboxQueries for View {
     fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
     fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
     fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
     fn blocked_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
     fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;

@@ -208,6 +208,11 @@ pub(crate) fn event_id(value: &Value) -> Result<EventId, Text> {
     Ok(text(value)?.parse::<EventId>()?)
 }
 
+/// `cursor`: where a list, or what was done to one, goes on.
+pub(crate) fn cursor(value: &Value) -> Result<i64, Text> {
+    text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR)
+}
+
 /// Why an operator does something.
 pub(crate) fn reason(value: &Value) -> Result<Reason, Text> {
     Ok(Reason::new(text(value)?)?)

@@ -5,14 +5,19 @@
 mod common;
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use common::{Fixture, fixture};
+use handover_application::Wake;
 use handover_application::ports::{
-    Broker, BrokerError, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
+    Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
 };
 use handover_application::topology::{DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, Topology};
-use handover_sql::DatabaseBroker;
+use handover_sql::{DatabaseBroker, SqlStore};
+use tokio::sync::Notify;
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
@@ -23,8 +28,11 @@ async fn broker(fixture: &Fixture) -> DatabaseBroker {
 }
 
 fn outgoing(id: &str, key: &str) -> Outgoing {
-    let message = Message { message_id: Some(id.into()), body: "{}".into(), ..Message::default() };
-    Outgoing::new(id.parse().unwrap(), key.into(), message)
+    Outgoing::new(id.parse().unwrap(), key.into(), message(id))
+}
+
+fn message(id: &str) -> Message {
+    Message { message_id: Some(id.into()), body: "{}".into(), ..Message::default() }
 }
 
 async fn next(subscription: &dyn Subscription) -> Vec<Delivery> {
@@ -61,6 +69,44 @@ async fn messages_go_round_publish_claim_ack_return_and_die() {
     let depths = broker.queues().await.unwrap();
     let depth = depths.iter().find(|depth| depth.name == DEAD_LETTER_QUEUE).unwrap();
     assert_eq!((depth.ready, depth.unacked, depth.consumers), (0, 1, 1));
+}
+
+/// A clock on which nobody who sleeps wakes; it tells when somebody goes to sleep.
+#[derive(Default)]
+struct Endless(Notify);
+
+#[async_trait]
+impl Clock for Endless {
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
+
+    async fn sleep(&self, _duration: Duration) {
+        self.0.notify_one();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_that_waits_is_woken_by_the_publish_itself() {
+    let fixture = fixture().await;
+    let clock = Arc::new(Endless::default());
+    let store = SqlStore::open_sqlite(&fixture.options(), clock.clone(), Wake::default()).await.unwrap();
+    let broker = DatabaseBroker::new(&store);
+    broker.declare(&Topology::standard(Duration::from_millis(300))).await.unwrap();
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let addressed =
+        Outgoing::to_queue("addressed".parse().unwrap(), INVENTORY_QUEUE.into(), message("addressed"));
+    for message in [outgoing("routed", "order.created"), addressed] {
+        let id = message.event_id().to_string();
+        let publish = async {
+            clock.0.notified().await;
+            broker.publish(vec![message]).await.unwrap();
+        };
+        let (deliveries, ()) = futures_util::join!(next(subscription.as_ref()), publish);
+        assert_eq!(ids(&deliveries), [id]);
+        subscription.ack(&[deliveries[0].tag]).await.unwrap();
+    }
 }
 
 #[tokio::test]

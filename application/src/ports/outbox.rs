@@ -158,7 +158,7 @@ pub struct OutboxCounts {
     pub sent: u64,
     /// Given up.
     pub failed: u64,
-    /// When the oldest `NEW` or `RETRY` event happened (`create_time`).
+    /// When the oldest `NEW` or `RETRY` event happened (`create_time`) that was never confirmed.
     pub oldest_pending: Option<DateTime<Utc>>,
 }
 
@@ -182,8 +182,8 @@ pub struct FailedPublish {
 pub trait OutboxQueries: Send {
     /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
     /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, pending row of the same aggregate that is
-    /// not due (under [`OnFailed::Hold`]: no earlier `FAILED` one that nobody released either). `ORDER_TIMEOUT` neither holds nor is held.
-    /// A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
+    /// not due and was never confirmed (under [`OnFailed::Hold`]: no earlier `FAILED` one that nobody released either).
+    /// `ORDER_TIMEOUT` neither holds nor is held. A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
     /// without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
     async fn outbox_due(
         &mut self,
@@ -208,6 +208,14 @@ pub trait OutboxQueries: Send {
         &mut self,
         filter: &OutboxFilter,
         before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// At most `limit` rows with an id above `after`, smallest id first.
+    async fn outbox_after(
+        &mut self,
+        filter: &OutboxFilter,
+        after: Option<i64>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
 
@@ -247,8 +255,8 @@ pub trait OutboxRepo: Send {
     /// Moves rows to `RETRY` or `FAILED`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Moves rows to `RETRY`, due at the time given, with no attempt counted, no `sent_time` and no `released_time`;
-    /// `last_error` stays. Only rows that are `SENT` or `FAILED` MUST move; tells how many did. MUST wake the relay as
+    /// Moves rows to `RETRY`, due at the time given, with no attempt counted and no `released_time`; `last_error` stays,
+    /// and so does `sent_time`, by which it is known that the row was confirmed before. Only rows that are `SENT` or `FAILED` MUST move; tells how many did. MUST wake the relay as
     /// `append` does.
     async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError>;
 

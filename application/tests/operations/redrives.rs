@@ -24,7 +24,7 @@ fn events(names: &[&str]) -> RedriveEvents {
 }
 
 fn filter(filter: OutboxFilter) -> RedriveEvents {
-    redrive(Rows::Filter(RedriveFilter::new(filter).unwrap()))
+    redrive(Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None })
 }
 
 /// Three failed events, one of another tenant, and one that is on its way.
@@ -137,6 +137,7 @@ async fn a_dry_run_says_what_would_happen_and_changes_nothing() {
         skipped: 1,
         not_found: vec![event_id("no-such")],
         more: false,
+        next: None,
         first_due: Some(now),
         last_due: due(now, 10_000),
     };
@@ -156,7 +157,10 @@ async fn operators_redrive_the_platform_does_and_who_may_write_to_the_database_a
     let redriven = redrive_events(&process.app, &command_line(), events(&["e-1", "e-4"])).await.unwrap();
     assert_eq!(redriven.redriven, 2);
     let audit = world.audit().await;
-    assert_eq!((audit.len(), audit[0].actor.as_str()), (1, "command-line:root"));
+    let told: Vec<_> =
+        audit.iter().map(|entry| (entry.tenant, entry.actor.as_str(), entry.changed)).collect();
+    let who = "command-line:root";
+    assert_eq!(told, [(TENANT, who, 1), (tenant(2), who, 1)], "each tenant is told of its own rows");
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,6 +266,31 @@ async fn of_more_than_ten_thousand_the_oldest_go_first_and_the_next_call_goes_on
     assert!(audit[19].selection.ends_with(r#""part":20,"parts":20}"#), "{}", audit[19].selection);
     let redriven = redrive_events(&process.app, &operator(), command).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (1, 1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_is_walked_through_by_the_cursor_although_it_is_sent_again_meanwhile() {
+    let (world, process) = many_failed(10_001).await;
+    let again = |after| {
+        let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
+        let rows = Rows::Filter { filter: RedriveFilter::new(sent).unwrap(), after };
+        RedriveEvents { pace: Pace::new(Pace::MAX).unwrap(), ..redrive(rows) }
+    };
+    let failed = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    for expected in [10_000, 1] {
+        let moved = redrive_events(&process.app, &operator(), filter(failed.clone())).await.unwrap();
+        assert_eq!(moved.redriven, expected);
+    }
+    let names: Vec<String> = (0..10_001).map(|number| format!("e-{number}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.pretend_sent(&all).await;
+    let first = redrive_events(&process.app, &operator(), again(None)).await.unwrap();
+    assert_eq!((first.redriven, first.more), (10_000, true));
+    assert_eq!(first.next, Some(world.row("e-9999").await.id));
+    world.pretend_sent(&all).await;
+    let second = redrive_events(&process.app, &operator(), again(first.next)).await.unwrap();
+    assert_eq!((second.redriven, second.more, second.next), (1, false, None));
+    assert_eq!(world.status("e-10000").await, OutboxStatus::Retry);
 }
 
 #[tokio::test(start_paused = true)]

@@ -124,6 +124,9 @@ pub struct OutboxRedriveArgs {
     /// Those that happened before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub to: Option<DateTime<Utc>>,
+    /// Go on where an earlier redrive ended: its `nextCursor`
+    #[arg(long, value_name = "CURSOR", value_parser = clap::value_parser!(i64).range(1..))]
+    pub cursor: Option<i64>,
     /// Say what would happen, and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -49,7 +49,7 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<Rows, Failure> {
         to: arguments.to,
     };
     match RedriveFilter::new(filter) {
-        Ok(filter) => Ok(Rows::Filter(filter)),
+        Ok(filter) => Ok(Rows::Filter { filter, after: arguments.cursor }),
         Err(operations::BadFilter::Empty) => {
             Err(usage("name events, or a filter such as --status failed".to_owned()))
         }

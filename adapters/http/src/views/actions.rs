@@ -17,6 +17,7 @@ pub struct RedriveView {
     skipped: u64,
     not_found: Vec<EventId>,
     more: bool,
+    next_cursor: Option<String>,
     #[serde(serialize_with = "rfc3339_or_null")]
     first_due: Option<DateTime<Utc>>,
     #[serde(serialize_with = "rfc3339_or_null")]
@@ -25,8 +26,10 @@ pub struct RedriveView {
 
 impl From<Redriven> for RedriveView {
     fn from(redriven: Redriven) -> RedriveView {
-        let Redriven { dry_run, matched, redriven, skipped, not_found, more, first_due, last_due } = redriven;
-        RedriveView { dry_run, matched, redriven, skipped, not_found, more, first_due, last_due }
+        let Redriven { dry_run, matched, redriven, skipped, not_found, more, next, first_due, last_due } =
+            redriven;
+        let next_cursor = next.map(|row| row.to_string());
+        RedriveView { dry_run, matched, redriven, skipped, not_found, more, next_cursor, first_due, last_due }
     }
 }
 

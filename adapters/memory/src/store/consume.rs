@@ -1,4 +1,4 @@
-//! The consume log.
+//! The consume log as it is read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,21 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    ConsumeCount, ConsumeLog, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription,
-    Consumption, Expected, Numbered, OutboxRow, StoreError, Unapplied,
+    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
+    Numbered, OutboxRow, StoreError, Unapplied,
 };
 use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
-use super::locks::Lock;
+use super::limited;
 use super::outbox_index::{of_aggregate, sent_between};
-use super::statement::{Statement, next};
+use super::statement::Statement;
 use super::tables::Row;
 use super::unit::MemoryUnit;
-use super::{conflict, limited};
 
 #[derive(Debug, Clone)]
 pub(super) struct ConsumptionRow {
-    id: i64,
+    pub(super) id: i64,
     pub(super) is: Consumption,
 }
 
@@ -73,8 +72,8 @@ impl Row for ConsumptionRow {
 
 #[derive(Debug, Clone)]
 pub(super) struct SubscriptionRow {
-    consumer: String,
-    is: ConsumerSubscription,
+    pub(super) consumer: String,
+    pub(super) is: ConsumerSubscription,
 }
 
 impl Row for SubscriptionRow {
@@ -120,7 +119,11 @@ fn passes(filter: &ConsumedFilter, row: &Consumption) -> bool {
         && filter.status.is_none_or(|status| row.status == status)
 }
 
-fn find<'s>(statement: &'s Statement<'_>, consumer: &str, event: &EventId) -> Option<&'s ConsumptionRow> {
+pub(super) fn find<'s>(
+    statement: &'s Statement<'_>,
+    consumer: &str,
+    event: &EventId,
+) -> Option<&'s ConsumptionRow> {
     statement.consumptions().get(&(consumer.to_owned(), event.clone()))
 }
 
@@ -272,66 +275,5 @@ impl ConsumeQueries for MemoryUnit {
         consumer: &str,
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
         self.read(|statement| statement.subscriptions().get(&consumer.to_owned()).map(|row| row.is)).await
-    }
-}
-
-#[async_trait]
-impl ConsumeLog for MemoryUnit {
-    async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
-        let locks = consumptions
-            .iter()
-            .map(|consumption| Lock::Consumption(consumption.consumer.clone(), consumption.event_id.clone()))
-            .collect();
-        self.write(locks, |statement| {
-            for consumption in consumptions {
-                let row = find(statement, &consumption.consumer, &consumption.event_id);
-                let known = row.map(|row| row.id);
-                let holds = match consumption.expected {
-                    Expected::Absent => row.is_none(),
-                    Expected::At(status, attempts) => {
-                        row.is_some_and(|row| row.is.status == status && row.is.attempts == attempts)
-                    }
-                };
-                if !holds {
-                    let what =
-                        format!("consume_log of {} for {}", consumption.event_id, consumption.consumer);
-                    return Err(conflict(what));
-                }
-                let id = known.unwrap_or_else(|| next(&mut statement.sequences.consumptions));
-                statement.own.consumptions.put(ConsumptionRow { id, is: consumption.clone() });
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    async fn subscribe_consumer(
-        &mut self,
-        consumer: &str,
-        now: DateTime<Utc>,
-    ) -> Result<ConsumerSubscription, StoreError> {
-        self.write(vec![Lock::Subscription(consumer.to_owned())], |statement| {
-            if let Some(row) = statement.subscriptions().get(&consumer.to_owned()) {
-                return Ok(row.is);
-            }
-            let is = ConsumerSubscription { since: now, checked_until: now };
-            statement.own.subscriptions.put(SubscriptionRow { consumer: consumer.to_owned(), is });
-            Ok(is)
-        })
-        .await
-    }
-
-    async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
-        self.write(vec![Lock::Subscription(consumer.to_owned())], |statement| {
-            let Some(mut row) = statement.subscriptions().get(&consumer.to_owned()).cloned() else {
-                return Ok(());
-            };
-            if until > row.is.checked_until {
-                row.is.checked_until = until;
-                statement.own.subscriptions.put(row);
-            }
-            Ok(())
-        })
-        .await
     }
 }

@@ -8,6 +8,7 @@
 
 mod audit;
 mod consume;
+mod consume_log;
 mod credit;
 mod dead_letters;
 mod effects;

@@ -1,6 +1,7 @@
 //! The outbox: what may be published, and how far each row has come.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -71,6 +72,22 @@ impl OutboxQueries for MemoryUnit {
         .await
     }
 
+    async fn outbox_after(
+        &mut self,
+        filter: &OutboxFilter,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read(|statement| {
+            let outbox = statement.outbox();
+            let above = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let rows = outbox
+                .select(|table| table.rows().range((above, Bound::Unbounded)).map(|(id, row)| (*id, row)));
+            rows.filter(|row| passes(filter, row)).take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
         self.read(|statement| {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
@@ -100,7 +117,7 @@ impl OutboxQueries for MemoryUnit {
                     OutboxStatus::Sent => counts.sent += 1,
                     OutboxStatus::Failed => counts.failed += 1,
                 }
-                if row.status.is_pending() {
+                if row.status.is_pending() && row.sent_time.is_none() {
                     let oldest = counts.oldest_pending.unwrap_or(row.create_time);
                     counts.oldest_pending = Some(oldest.min(row.create_time));
                 }
@@ -201,7 +218,6 @@ impl OutboxRepo for MemoryUnit {
                         status: OutboxStatus::Retry,
                         retry_count: 0,
                         next_retry_time: Some(*due),
-                        sent_time: None,
                         released_time: None,
                         update_time: now,
                         ..row.clone()

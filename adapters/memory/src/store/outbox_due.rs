@@ -42,6 +42,8 @@ impl<'s> Line<'s> {
         for row in of_aggregate(statement, aggregate).filter(|row| is_ordered(row)) {
             match row.status {
                 OutboxStatus::New | OutboxStatus::Retry if is_due(row, now) => free.push(row),
+                // Sent once more: whoever takes it could have it already.
+                OutboxStatus::Retry if row.sent_time.is_some() => {}
                 OutboxStatus::New | OutboxStatus::Retry => break,
                 OutboxStatus::Failed if on_failed == OnFailed::Hold && blocks(row) => break,
                 OutboxStatus::Failed | OutboxStatus::Sent => {}

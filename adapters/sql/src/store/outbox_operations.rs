@@ -110,7 +110,7 @@ impl Session {
         };
         let sql = format!(
             "SELECT e.status, count(*) AS events, (SELECT min(o.create_time) FROM outbox_events o {index} \
-             WHERE {is_pending} {pending}) AS oldest FROM outbox_events e {counted} GROUP BY e.status",
+             WHERE {is_pending} AND o.sent_time IS NULL {pending}) AS oldest FROM outbox_events e {counted} GROUP BY e.status",
             index = self.dialect.index("idx_outbox_pending"),
             is_pending = self.dialect.pending(),
         );
@@ -148,7 +148,7 @@ impl Session {
             let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(due.len()));
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = 'RETRY', retry_count = 0, next_retry_time = {case}, \
-                 sent_time = NULL, released_time = NULL, update_time = ? \
+                 released_time = NULL, update_time = ? \
                  WHERE event_id IN ({}) AND status IN ('SENT', 'FAILED')",
                 marks(due.len())
             );

@@ -8,12 +8,20 @@ pub(super) struct Page {
     sql: String,
     values: Vec<Value>,
     id: &'static str,
+    order: &'static str,
 }
 
 impl Page {
     /// `select` is `SELECT .. FROM table`, `id` the column of the numbers.
     pub(super) fn below(select: &str, id: &'static str, before: Option<i64>) -> Page {
-        Page { sql: format!("{select} WHERE {id} < ?"), values: values![before.unwrap_or(i64::MAX)], id }
+        let sql = format!("{select} WHERE {id} < ?");
+        Page { sql, values: values![before.unwrap_or(i64::MAX)], id, order: "DESC" }
+    }
+
+    /// The same from the other end: the rows numbered above a bound, smallest number first.
+    pub(super) fn above(select: &str, id: &'static str, after: Option<i64>) -> Page {
+        let sql = format!("{select} WHERE {id} > ?");
+        Page { sql, values: values![after.unwrap_or(i64::MIN)], id, order: "ASC" }
     }
 
     /// Narrows it by a condition on a value, if there is one.
@@ -35,6 +43,6 @@ impl Page {
     /// The statement and its values.
     pub(super) fn of_at_most(mut self, most: u32) -> (String, Vec<Value>) {
         self.values.push(limit(most).into());
-        (format!("{} ORDER BY {} DESC LIMIT ?", self.sql, self.id), self.values)
+        (format!("{} ORDER BY {} {} LIMIT ?", self.sql, self.id, self.order), self.values)
     }
 }

@@ -1,17 +1,16 @@
 //! An operator sends events once more: those that were given up, and those whose consumers should look again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use handover_domain::{EventId, OutboxStatus};
+use handover_domain::{EventId, OutboxStatus, TenantId};
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use super::oldest::Oldest;
 use super::{Action, Named, Reason, asked, done_before};
-use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive};
+use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext, with_tx};
@@ -84,7 +83,12 @@ pub enum Rows {
     /// These events.
     Events(Named<EventId>),
     /// What a filter chooses, the oldest first.
-    Filter(RedriveFilter),
+    Filter {
+        /// The filter.
+        filter: RedriveFilter,
+        /// Only rows after this one: where an earlier call ended.
+        after: Option<i64>,
+    },
 }
 
 /// What is redriven, and how.
@@ -115,6 +119,8 @@ pub struct Redriven {
     pub not_found: Vec<EventId>,
     /// Whether the filter chooses further ones.
     pub more: bool,
+    /// After which row the next call goes on, if there are more.
+    pub next: Option<i64>,
     /// When the first one is due; in a dry run, when it would be.
     pub first_due: Option<DateTime<Utc>>,
     /// When the last one is.
@@ -129,40 +135,84 @@ pub async fn redrive_events(
     command: RedriveEvents,
 ) -> Result<Redriven, UseCaseError> {
     let chosen = choose(app, context, &command.rows).await?;
+    let last = chosen.rows.last().map(|row| row.id);
     let mut redriven = Redriven {
         dry_run: command.dry_run,
         matched: chosen.rows.len() as u64,
         not_found: chosen.missing,
         more: chosen.more,
+        next: last.filter(|_| chosen.more),
         ..Redriven::default()
     };
     let now = app.now();
-    let due: Vec<Redrive> = chosen
+    let due: Vec<(TenantId, Redrive)> = chosen
         .rows
         .into_iter()
         .filter(|row| !row.status.is_pending())
         .enumerate()
-        .map(|(place, row)| Redrive { event_id: row.event_id, due: command.pace.due(now, place) })
+        .map(|(place, row)| {
+            let due = command.pace.due(now, place);
+            (row.aggregate.tenant, Redrive { event_id: row.event_id, due })
+        })
         .collect();
     redriven.skipped = redriven.matched - due.len() as u64;
-    redriven.first_due = due.first().map(|first| first.due);
-    redriven.last_due = due.last().map(|last| last.due);
+    redriven.first_due = due.first().map(|(_, first)| first.due);
+    redriven.last_due = due.last().map(|(_, last)| last.due);
     if command.dry_run {
         return Ok(redriven);
     }
     let action =
         Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
-    let parts = due.len().div_ceil(UNIT);
-    for (part, due) in due.chunks(UNIT).enumerate() {
-        let entry = action.entry(context, (part + 1, parts), now);
-        match move_on(app, due.to_vec(), chosen.wanted, entry).await {
+    let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(context, part, now) });
+    let (task, wanted, after) = (app.clone(), chosen.wanted, command.rows.after());
+    // As a task of its own: a caller who goes away does not cut it between its units.
+    let ended =
+        app.tx.tasks.spawn(async move { move_all(&task, units, wanted, after, redriven).await }).await;
+    match ended {
+        Ok(Some(ended)) => ended,
+        Ok(None) => Err(StoreError::Unavailable("the process is ending".into()).into()),
+        Err(panic) => Err(StoreError::Backend(Box::new(panic)).into()),
+    }
+}
+
+/// Rows of one tenant that move in one unit of work, and what the audit log of that tenant says about them.
+struct Unit {
+    due: Vec<Redrive>,
+    entry: AuditEntry,
+}
+
+fn units(due: Vec<(TenantId, Redrive)>, entry: impl Fn((usize, usize), TenantId) -> AuditEntry) -> Vec<Unit> {
+    let mut of_tenants: BTreeMap<TenantId, Vec<Redrive>> = BTreeMap::new();
+    for (tenant, redrive) in due {
+        of_tenants.entry(tenant).or_default().push(redrive);
+    }
+    let parts: Vec<(TenantId, Vec<Redrive>)> = of_tenants
+        .into_iter()
+        .flat_map(|(tenant, due)| due.chunks(UNIT).map(|due| (tenant, due.to_vec())).collect::<Vec<_>>())
+        .collect();
+    let count = parts.len();
+    let with_entry = |(part, (tenant, due))| Unit { due, entry: entry((part + 1, count), tenant) };
+    parts.into_iter().enumerate().map(with_entry).collect()
+}
+
+async fn move_all(
+    app: &App,
+    units: Vec<Unit>,
+    wanted: Wanted,
+    after: Option<i64>,
+    mut redriven: Redriven,
+) -> Result<Redriven, UseCaseError> {
+    for Unit { due, entry } in units {
+        let asked = due.len() as u64;
+        match move_on(app, due, wanted, entry).await {
             Ok(moved) => {
                 redriven.redriven += moved;
-                redriven.skipped += due.len() as u64 - moved;
+                redriven.skipped += asked - moved;
             }
             Err(error) if redriven.redriven > 0 => {
                 warn!(%error, redriven = redriven.redriven, "a redrive ends before its time");
-                redriven.more = true;
+                // From where this call began: what it moved is on its way, and chosen no more.
+                (redriven.more, redriven.next) = (true, after);
                 break;
             }
             Err(error) => return Err(error),
@@ -238,16 +288,23 @@ async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chos
             let missing = events.as_slice().iter().filter(|id| !there.contains(id)).cloned().collect();
             Ok(Chosen { rows, wanted: Wanted::Settled, missing, more: false })
         }
-        Rows::Filter(RedriveFilter(filter)) => {
+        Rows::Filter { filter: RedriveFilter(filter), after } => {
             let filter = OutboxFilter { tenant: visible_tenant(context, filter.tenant)?, ..filter.clone() };
             let wanted = filter.status.map_or(Wanted::Settled, Wanted::Just);
-            let mut view = app.view().await?;
-            let mut oldest = Oldest::new(MAX_REDRIVEN, |row: &OutboxRow| row.id);
-            while let Some(before) = oldest.before() {
-                oldest.tell(view.outbox_page(&filter, before, oldest.limit()).await?);
-            }
-            let (rows, more) = oldest.found();
+            let mut rows = app.view().await?.outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
+            let more = rows.len() > MAX_REDRIVEN as usize;
+            rows.truncate(MAX_REDRIVEN as usize);
             Ok(Chosen { rows, wanted, missing: Vec::new(), more })
+        }
+    }
+}
+
+impl Rows {
+    /// After which row they begin.
+    fn after(&self) -> Option<i64> {
+        match self {
+            Rows::Events(_) => None,
+            Rows::Filter { after, .. } => *after,
         }
     }
 }
@@ -259,7 +316,7 @@ fn selection(command: &RedriveEvents) -> Map<String, Value> {
         Rows::Events(events) => {
             asked([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
         }
-        Rows::Filter(RedriveFilter(filter)) => {
+        Rows::Filter { filter: RedriveFilter(filter), after } => {
             let filter = asked([
                 ("status", filter.status.map(|status| status.as_str().into())),
                 ("eventType", filter.event_type.as_deref().map(Value::from)),
@@ -268,7 +325,7 @@ fn selection(command: &RedriveEvents) -> Map<String, Value> {
                 ("from", filter.from.map(time)),
                 ("to", filter.to.map(time)),
             ]);
-            asked([("filter", Some(Value::Object(filter)))])
+            asked([("filter", Some(Value::Object(filter))), ("cursor", after.map(Value::from))])
         }
     };
     selection.insert("perSecond".to_owned(), command.pace.0.get().into());

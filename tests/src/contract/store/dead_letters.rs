@@ -188,7 +188,7 @@ pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked
     assert_eq!(under(rig, &[]).await, [""; 0]);
     let many: Vec<_> = (0..300).map(|n| format!("k{n:03}")).collect();
     park(rig, &many.iter().map(|key| dead_letter("many", key)).collect::<Vec<_>>()).await;
-    let wanted: Vec<_> = many.iter().rev().chain(&many[..3]).map(String::as_str).collect();
+    let wanted: Vec<_> = many.iter().rev().chain(&many[297..]).map(String::as_str).collect();
     let expected: Vec<_> = many.iter().map(|key| format!("many {key}")).collect();
     assert_eq!(under(rig, &wanted).await, expected);
 }

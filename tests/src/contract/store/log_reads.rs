@@ -86,7 +86,7 @@ pub async fn rows_of_events_come_in_the_order_in_which_they_were_first_written(r
 pub async fn rows_of_a_great_many_events_come_whole(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
     record(rig, &ids.iter().map(|id| row("inventory", id)).collect::<Vec<_>>()).await;
-    let wanted: Vec<_> = ids.iter().rev().chain(&ids[..3]).map(String::as_str).collect();
+    let wanted: Vec<_> = ids.iter().rev().chain(&ids[297..]).map(String::as_str).collect();
     let expected: Vec<_> = ids.iter().map(|id| format!("inventory {id}")).collect();
     assert_eq!(names(of(rig, &wanted).await), expected);
 }

@@ -23,6 +23,7 @@ pub mod ids;
 pub mod leases;
 pub mod log_reads;
 pub mod notifications;
+pub mod operators_at_once;
 pub mod orders;
 pub mod outbox;
 pub mod outbox_due;
@@ -179,12 +180,14 @@ macro_rules! store_rules {
             of_workers_that_record_one_event_first_exactly_one_does,
             of_workers_that_try_one_event_again_exactly_one_does,
             of_units_that_settle_one_row_exactly_one_does,
-            of_units_that_redrive_one_row_exactly_one_does,
-            of_units_that_release_one_aggregate_exactly_one_does,
-            of_units_that_decide_about_one_dead_letter_exactly_one_does,
             of_relays_that_take_one_partition_exactly_one_does,
             a_fenced_partition_changes_hands_only_after_the_settlement,
             units_that_write_different_rows_all_succeed,
+        ]
+        operators_at_once: [
+            of_units_that_redrive_one_row_exactly_one_does,
+            of_units_that_release_one_aggregate_exactly_one_does,
+            of_units_that_decide_about_one_dead_letter_exactly_one_does,
         ]
         products: [
             a_product_is_read_back_as_it_was_written,
@@ -231,6 +234,7 @@ macro_rules! store_rules {
             an_event_id_of_64_awkward_characters_survives,
             rows_are_found_by_their_events_and_missing_ones_left_out,
             pages_run_from_the_greatest_id_down,
+                rows_above_a_bound_run_from_the_smallest_id_up,
             every_part_of_a_filter_narrows_the_page,
             a_filter_takes_its_first_moment_and_leaves_out_its_last,
         ]

@@ -190,6 +190,27 @@ pub async fn pages_run_from_the_greatest_id_down(rig: &dyn StoreRig) {
     assert_eq!(seen, ["e", "d", "c", "b", "a"]);
 }
 
+/// The same rows run from the smallest id up, each page above the last id of the one before, narrowed by the same filter.
+pub async fn rows_above_a_bound_run_from_the_smallest_id_up(rig: &dyn StoreRig) {
+    append(rig, &["a", "b", "c", "d", "e"].map(|id| event(id, 1, 1))).await;
+    in_unit!(rig, |unit| {
+        let sent = ["b", "d", "e"].map(confirmed);
+        unit.mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await.unwrap();
+    });
+    let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
+    for (filter, expected) in [(OutboxFilter::default(), "abcde"), (sent, "bde")] {
+        let (mut seen, mut after) = (String::new(), None);
+        loop {
+            let rows = view(rig).await.outbox_after(&filter, after, 2).await.unwrap();
+            assert!(rows.len() <= 2, "{rows:?}");
+            let Some(last) = rows.last() else { break };
+            after = Some(last.id);
+            rows.iter().for_each(|row| seen.push_str(row.event_id.as_str()));
+        }
+        assert_eq!(seen, expected, "{filter:?}");
+    }
+}
+
 /// Each part of a filter narrows the page; together they all hold.
 pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..event("x", 7, 1).aggregate };

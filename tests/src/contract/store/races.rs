@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::TimeDelta;
 use handover_application::ports::{
-    Changed, Consumption, DeadLetterStatus, Decision, Expected, PartitionHold, Store, StoreError, UnitOfWork,
+    Changed, Consumption, Expected, PartitionHold, Store, StoreError, UnitOfWork,
 };
 use handover_domain::{ConsumeStatus, OrderStatus, PaymentStatus, ProductAction, TenantId};
 use tokio::sync::{Barrier, oneshot};
@@ -17,16 +17,16 @@ use tokio::sync::{Barrier, oneshot};
 use super::super::{PATIENCE, within};
 use super::{StoreRig, begin, changes_one, commit, in_unit, view};
 use crate::samples::{
-    aggregate, confirmed, consumption, dead_letter, decision, event, event_id, later, order, order_moved_to,
-    partition, payment, product, redrive, relay, settled, start, to_failed,
+    confirmed, consumption, event, event_id, later, order, order_moved_to, partition, payment, product,
+    relay, settled, start,
 };
 
 const RACERS: usize = 8;
 
-type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Runs the work in eight units at once and tells what became of each: a conflict is an outcome, not to be repeated.
-async fn race<T, F>(rig: &dyn StoreRig, work: F) -> Vec<Result<T, StoreError>>
+pub(super) async fn race<T, F>(rig: &dyn StoreRig, work: F) -> Vec<Result<T, StoreError>>
 where
     T: Send + 'static,
     F: for<'u> Fn(&'u mut dyn UnitOfWork, usize) -> Work<'u, T> + Send + Sync + 'static,
@@ -64,7 +64,7 @@ where
 }
 
 /// Exactly one changed its row, the others found none to change.
-fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
+pub(super) fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
     let changed: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
     let winners: Vec<_> = (0..RACERS).filter(|n| changed[*n] == Changed::One).collect();
     assert_eq!(winners.len(), 1, "{changed:?}");
@@ -79,56 +79,6 @@ fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
         assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");
     }
     winners[0]
-}
-
-/// Eight operators redrive one row: it moves once.
-pub async fn of_units_that_redrive_one_row_exactly_one_does(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| {
-        unit.append(&[event("e", 7, 1)]).await.unwrap();
-        unit.mark_sent(&[&confirmed("e")], start()).await.unwrap();
-    });
-    let outcomes = race(rig, |unit, n| {
-        Box::pin(async move {
-            let due = later(n as i64 + 1);
-            unit.redrive(&[redrive("e", due)], due).await
-        })
-    })
-    .await;
-    let moved: Vec<u64> = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
-    assert_eq!(moved.iter().sum::<u64>(), 1, "{moved:?}");
-    let winner = moved.iter().position(|moved| *moved == 1).unwrap();
-    let row = view(rig).await.outbox_by_event(&[event_id("e")]).await.unwrap().remove(0);
-    assert_eq!(row.next_retry_time, Some(later(winner as i64 + 1)));
-}
-
-/// Eight operators release one aggregate: each failed row is released once.
-pub async fn of_units_that_release_one_aggregate_exactly_one_does(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| {
-        unit.append(&[event("a", 7, 1), event("b", 7, 2)]).await.unwrap();
-        unit.mark_failed(&[to_failed("a"), to_failed("b")], start()).await.unwrap();
-    });
-    let outcomes =
-        race(rig, |unit, n| Box::pin(async move { unit.release(&aggregate(7), later(n as i64)).await }))
-            .await;
-    let mut released: Vec<u64> =
-        outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
-    released.sort_unstable();
-    assert_eq!(released, [0, 0, 0, 0, 0, 0, 0, 2]);
-}
-
-/// Eight operators decide about one dead letter: one decision holds.
-pub async fn of_units_that_decide_about_one_dead_letter_exactly_one_does(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| unit.park(&[dead_letter("queue", "key")]).await.unwrap());
-    let outcomes = race(rig, |unit, n| {
-        Box::pin(async move {
-            let note = Some(n.to_string());
-            unit.decide(&Decision { note, ..decision("queue", "key", DeadLetterStatus::Discarded) }).await
-        })
-    })
-    .await;
-    let winner = one_changed(outcomes);
-    let letter = view(rig).await.dead_letter("queue", "key").await.unwrap().unwrap();
-    assert_eq!(letter.note, Some(winner.to_string()));
 }
 
 /// Eight buyers of one product: one gets it.

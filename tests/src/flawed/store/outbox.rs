@@ -30,6 +30,7 @@ impl<U: View + ?Sized> Flawed<U> {
 reads! {
     OutboxQueries {
         fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+        fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     }
 
     async fn outbox_due(

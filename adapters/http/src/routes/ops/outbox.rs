@@ -71,9 +71,10 @@ async fn redrive(
 ) -> Answer {
     let events = body.optional("eventIds", fields::named(fields::event_id));
     let filter = body.object("filter", redrive_filter);
+    let after = body.optional("cursor", fields::cursor);
     let rows = match (events, filter) {
         (Some(Some(events)), Some(None)) => Some(Rows::Events(events)),
-        (Some(None), Some(Some(filter))) => Some(Rows::Filter(filter)),
+        (Some(None), Some(Some(filter))) => after.map(|after| Rows::Filter { filter, after }),
         (Some(None), Some(None)) => body.wrong("eventIds", messages::IDS_OR_FILTER),
         (Some(Some(_)), Some(Some(_))) => body.wrong("filter", messages::IDS_OR_FILTER),
         (None, _) | (_, None) => None,
