@@ -32,26 +32,35 @@ async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
     let needed = store.schema_version().await.unwrap().1;
     match kind {
         ServerKind::MariaDb => {
-            // As if the process had ended after the first of its tables.
-            outside(&database, "DROP TABLE broker_messages, broker_sessions, broker_bindings").await.unwrap();
-            outside(&database, "UPDATE _sqlx_migrations SET success = false WHERE version = 2")
-                .await
-                .unwrap();
-            outside(&database, "DELETE FROM _sqlx_migrations WHERE version > 2").await.unwrap();
-            outside(&database, "DROP TABLE notifications, buyer_credit_changes, buyer_credit").await.unwrap();
-            outside(&database, "DROP INDEX idx_shipments_seller ON shipments").await.unwrap();
-            outside(&database, "DROP INDEX idx_shipments_buyer ON shipments").await.unwrap();
+            // As if the process had ended in the middle of it.
+            for undone in [
+                "DROP TABLE audit_log",
+                "DROP INDEX idx_payments_order ON payments",
+                "DROP INDEX idx_consume_event ON event_consume_log",
+                "UPDATE _sqlx_migrations SET success = false WHERE version = 4",
+            ] {
+                outside(&database, undone).await.unwrap();
+            }
         }
         ServerKind::Postgres => {
-            outside(&database, "DROP TABLE notifications, buyer_credit_changes, buyer_credit").await.unwrap();
-            outside(&database, "DROP INDEX idx_shipments_seller, idx_shipments_buyer").await.unwrap();
-            outside(&database, "DELETE FROM _sqlx_migrations WHERE version > 2").await.unwrap();
+            for undone in [
+                "DROP TABLE audit_log",
+                "DROP FUNCTION audit_log_refuses",
+                "ALTER TABLE outbox_events DROP COLUMN released_time",
+                "CREATE INDEX idx_outbox_failed ON outbox_events (id) WHERE status = 'FAILED'",
+                "ALTER TABLE dead_letters DROP COLUMN decided_at, DROP COLUMN note",
+                "DROP INDEX idx_dead_letters_key, idx_dead_letters_tenant, idx_dead_letters_undecided",
+                "DROP INDEX idx_payments_order, idx_consume_event, idx_consume_open, idx_consume_count",
+                "DELETE FROM _sqlx_migrations WHERE version = 4",
+            ] {
+                outside(&database, undone).await.unwrap();
+            }
         }
     }
     assert!(!store.is_ready().await.unwrap());
     store.migrate().await.unwrap();
     assert_eq!(store.schema_version().await.unwrap(), (Some(needed), needed));
-    for table in ["broker_messages", "broker_bindings", "notifications", "buyer_credit"] {
+    for table in ["audit_log", "dead_letters", "payments", "outbox_events"] {
         outside(&database, &format!("SELECT count(*) FROM {table}")).await.unwrap();
     }
     store.migrate().await.unwrap();
