@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::EventId;
 
-use crate::ports::{Broker, NewEvent, StoreError, View};
+use crate::ports::{Broker, NewEvent, OnFailed, StoreError, View};
 use crate::{CommandContext, Extensions, Ids, Transactor};
 
 /// The rules that are settings.
@@ -16,6 +16,8 @@ pub struct Rules {
     pub pending_timeout: Duration,
     /// How many failed publishes may be followed by another; goes into each outbox row (`outbox.retry`).
     pub max_retry_count: u32,
+    /// What a given-up event means for later ones of its aggregate (`outbox.on-failed`).
+    pub on_failed: OnFailed,
 }
 
 impl Rules {

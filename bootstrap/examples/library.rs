@@ -109,7 +109,8 @@ async fn library(file: &std::path::Path) -> Result<(App, Wake), Error> {
     let own = Extensions::new(Marketplace::Absent)
         .route("BOOK_LENT", "book.lent")
         .consumer(reminders, &["book.lent"]);
-    let rules = Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3 };
+    let (pending_timeout, on_failed) = (Duration::from_secs(900), OnFailed::Continue);
+    let rules = Rules { pending_timeout, max_retry_count: 3, on_failed };
     Ok((App::new(tx, broker, rules).extended(own), wake))
 }
 

@@ -113,7 +113,8 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
         | UseCaseError::NotAllowed { .. }
         | UseCaseError::Order(_)
         | UseCaseError::Product(_)
-        | UseCaseError::Payment(_)) => Failure::Http(other.to_string()),
+        | UseCaseError::Payment(_)
+        | UseCaseError::NothingHeld) => Failure::Http(other.to_string()),
     }
 }
 

@@ -54,7 +54,7 @@ impl World {
             chance: self.chance.clone(),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: TIMEOUT, max_retry_count: 3 };
+        let rules = Rules { pending_timeout: TIMEOUT, max_retry_count: 3, on_failed: OnFailed::Hold };
         (App::new(tx, Arc::new(self.broker.clone()), rules), wake)
     }
 

@@ -43,7 +43,7 @@ fn asked(path: &str, name: &str, fields: &str) -> Case {
 
 /// `eventIds`, the same for all three.
 fn lists() -> Vec<Case> {
-    let many = format!("[{}]", vec!["\"e\""; 1_001].join(","));
+    let many = format!("[{}]", vec!["\"e\""; 901].join(","));
     let long = format!("[\"{}\"]", "x".repeat(65));
     let wrong = [
         ("null and no filter", "null"),
@@ -51,7 +51,7 @@ fn lists() -> Vec<Case> {
         ("a number", "1"),
         ("an object", r#"{"0":"failed-event"}"#),
         ("an empty list", "[]"),
-        ("1001 of them", &many),
+        ("901 of them", &many),
         ("a number among them", r#"["failed-event",1]"#),
         ("null among them", r#"["failed-event",null]"#),
         ("an empty one", r#"["failed-event",""]"#),

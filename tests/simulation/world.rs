@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover_application::consumers::standard;
-use handover_application::ports::{Broker, Clock, Message, Store};
+use handover_application::ports::{Broker, Clock, Message, OnFailed, Store};
 use handover_application::topology::INVENTORY_QUEUE;
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
@@ -91,7 +91,8 @@ impl World {
             chance: Arc::new(self.faults.dice.clone()),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: Duration::from_secs(15), max_retry_count: 3 };
+        let (pending_timeout, on_failed) = (Duration::from_secs(15), OnFailed::Continue);
+        let rules = Rules { pending_timeout, max_retry_count: 3, on_failed };
         let broker = Arc::new(FaultyBroker {
             inner: broker,
             faults: self.faults.clone(),

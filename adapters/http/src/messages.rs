@@ -62,6 +62,10 @@ pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
     "the connection was lost while saving; look whether it happened before you try again",
     "保存时连接中断，结果未知，请先查询再重试",
 );
+pub(crate) const NOTHING_HELD: Text = Text::fixed(
+    "nothing is held: outbox.on-failed is continue",
+    "没有被阻塞的事件：outbox.on-failed 为 continue",
+);
 pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");

@@ -110,6 +110,7 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::Order(refusal) => refusal.into(),
             UseCaseError::Product(refusal) => refusal.into(),
             UseCaseError::Payment(refusal) => refusal.into(),
+            UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
             UseCaseError::Broker(error) => error.into(),
         }

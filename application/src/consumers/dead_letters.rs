@@ -35,6 +35,19 @@ pub(crate) fn to_be_tried(
     Consumption { next_retry_time: Some(now), ..failed }
 }
 
+/// The row of the log of an event that is given up, with what the last failure was.
+pub(crate) fn given_up(
+    consumer: &str,
+    event: &OutboxRow,
+    record: Option<&ConsumeRecord>,
+    reason: &str,
+    now: DateTime<Utc>,
+) -> Consumption {
+    let attempts = record.map_or(0, |record| record.attempts);
+    let dead = following(consumer, event, record, ConsumeStatus::Dead, attempts, now);
+    Consumption { error_message: dead.error_message.or_else(|| Some(reason.to_owned())), ..dead }
+}
+
 /// Drains the dead-letter queue.
 pub struct DeadLetterDrainer {
     app: App,
@@ -195,9 +208,11 @@ async fn park_event(
         // A copy from before it was replayed: the log has it to be tried.
         (Some(_), Some(DeadLetterStatus::Replaying | DeadLetterStatus::Replayed)) => return Ok(()),
         (Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None, _) => {
-            let attempts = record.as_ref().map_or(0, |record| record.attempts);
-            let dead = following(inbox.name(), event, record.as_ref(), ConsumeStatus::Dead, attempts, now);
-            unit.record(&[Consumption { error_message: Some(reason.clone()), ..dead }]).await?;
+            unit.record(&[given_up(inbox.name(), event, record.as_ref(), &reason, now)]).await?;
+            // A person gave it up: it is dead, and there is nothing to decide again.
+            if letter == Some(DeadLetterStatus::Discarded) {
+                return Ok(());
+            }
         }
     }
     Ok(unit.park(&[inbox.dead_letter(event, &reason, now)]).await?)

@@ -33,7 +33,7 @@ pub(crate) use answered::answered;
 pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
-pub(crate) use dead_letters::to_be_tried;
+pub(crate) use dead_letters::{given_up, to_be_tried};
 pub use handlers::{Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks};
 
 /// An event as a handler gets it: the outbox row and its payload.

@@ -11,7 +11,7 @@ use super::{Numbered, StoreError};
 /// One action of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// The tenant the operator belongs to.
+    /// The tenant whose rows it changed; not always the operator's own.
     pub tenant: TenantId,
     /// Who: `user:9`, or `command-line:root` for whoever may write to the database itself.
     pub actor: String,

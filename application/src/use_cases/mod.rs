@@ -57,6 +57,9 @@ pub enum UseCaseError {
     /// The payment refuses.
     #[error(transparent)]
     Payment(#[from] PaymentRefusal),
+    /// There is nothing to release: failed events hold no later ones (`outbox.on-failed = "continue"`).
+    #[error("nothing is held: outbox.on-failed is continue")]
+    NothingHeld,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,6 +77,7 @@ impl UnitError for UseCaseError {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::NothingHeld
             | UseCaseError::Broker(_) => None,
         }
     }

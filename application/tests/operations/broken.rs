@@ -71,7 +71,11 @@ impl Broken {
 }
 
 pub(crate) fn whys(replayed: &Replayed) -> Vec<(&str, &str)> {
-    replayed.refused.iter().map(|refused| (refused.key.as_str(), refused.why.as_str())).collect()
+    whys_of(&replayed.refused)
+}
+
+pub(crate) fn whys_of(refused: &[Refused]) -> Vec<(&str, &str)> {
+    refused.iter().map(|refused| (refused.key.as_str(), refused.why.as_str())).collect()
 }
 
 /// Parks letters as the drainer would.

@@ -14,7 +14,7 @@ use crate::scripted::{NAME, QUEUE};
 use crate::support::{CommitFault, Process, eventually, millis, pass, secs};
 
 /// Another process that consumes and drains.
-async fn successor(broken: &Broken) -> Process {
+pub(crate) async fn successor(broken: &Broken) -> Process {
     broken.mend();
     let process = with_scripted(broken.world.process(), &broken.handler);
     process.start_drainer(&[broken.handler.subscriber()]);
@@ -23,7 +23,7 @@ async fn successor(broken: &Broken) -> Process {
 }
 
 /// A process that will replay, and what happens to its next publish.
-fn replayer(broken: &Broken) -> (Process, Arc<Mutex<Option<Fate>>>) {
+pub(crate) fn replayer(broken: &Broken) -> (Process, Arc<Mutex<Option<Fate>>>) {
     let next = Arc::new(Mutex::default());
     let carrier = Carrier { broker: broken.world.broker.clone(), next: Arc::clone(&next) };
     let process = broken.world.process_on(Arc::new(carrier));
@@ -131,4 +131,10 @@ async fn one_that_is_discarded_before_its_confirm_stays_discarded() {
     assert_eq!(discarded.discarded, 1);
     assert_eq!(whys(&replayed.unwrap()), [("e-1", "it was discarded meanwhile")]);
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
+    // Its message is in the queue, and changes nothing.
+    assert_eq!(broken.world.depth(QUEUE).await.ready, 1);
+    successor(&broken).await;
+    pass(secs(20)).await;
+    assert!(broken.world.effects(7).await.is_empty() && broken.world.is_drained(QUEUE).await);
+    assert_eq!(broken.world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
 }

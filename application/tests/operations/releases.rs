@@ -2,6 +2,7 @@
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
+use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_domain::*;
 
@@ -12,7 +13,8 @@ const ORDER: i64 = 7;
 
 /// An order whose first event failed and holds two more.
 async fn held() -> (World, Process) {
-    let world = World::new().await;
+    let mut world = World::new().await;
+    world.on_failed = OnFailed::Hold;
     let process = world.process();
     let event = |id: &str, seq| world.event(id, seq, &sample::changed(ORDER));
     process.commit(vec![event("e-1", 1)]).await;
@@ -21,10 +23,7 @@ async fn held() -> (World, Process) {
     (world, process)
 }
 
-async fn release(
-    process: &Process,
-    order: i64,
-) -> Result<u64, handover_application::use_cases::UseCaseError> {
+async fn release(process: &Process, order: i64) -> Result<u64, UseCaseError> {
     release_aggregate(&process.app, &operator(), None, ("Order".into(), order), Some(reason())).await
 }
 
@@ -102,4 +101,38 @@ async fn blocked_aggregates_are_listed_with_what_they_hold_until_they_are_releas
     is_not_allowed(&blocked(app, &by(9), None, None, 10).await);
     release(&process, ORDER).await.unwrap();
     assert!(blocked(app, &operator(), None, None, 10).await.unwrap().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_failed_events_hold_nothing_none_is_listed_and_none_is_released() {
+    let (mut world, _) = held().await;
+    world.on_failed = OnFailed::Continue;
+    let process = world.process();
+    let app = &process.app;
+    assert!(blocked(app, &platform(), None, None, 10).await.unwrap().items.is_empty());
+    is_missing(&blocked(app, &operator(), Some(tenant(2)), None, 10).await);
+    is_not_allowed(&blocked(app, &by(9), None, None, 10).await);
+    let order = || ("Order".to_owned(), ORDER);
+    is_not_allowed(&release_aggregate(app, &by(9), None, order(), None).await);
+    is_missing(&release_aggregate(app, &elsewhere(), Some(TENANT), order(), None).await);
+    let refused = release(&process, ORDER).await;
+    assert!(matches!(refused, Err(UseCaseError::NothingHeld)), "{refused:?}");
+    assert_eq!(world.row("e-1").await.released_time, None);
+    assert!(world.audit().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_by_platform_is_in_the_audit_log_of_the_tenant_whose_rows_it_moved() {
+    let mut world = World::new().await;
+    world.on_failed = OnFailed::Hold;
+    let process = world.process();
+    world.happened_in(&process, tenant(2), "f-1", 9).await;
+    world.fail(&["f-1"]).await;
+    let (app, order) = (&process.app, ("Order".to_owned(), 9));
+    let everywhere = command_line();
+    assert_eq!(everywhere.tenant, TENANT);
+    assert_eq!(release_aggregate(app, &everywhere, Some(tenant(2)), order, None).await.unwrap(), 1);
+    let log = async |context| audit_log(app, &context, None, None, 10).await.unwrap().items;
+    assert_eq!(log(elsewhere()).await[0].effect.actor, "command-line:root");
+    assert!(log(operator()).await.is_empty());
 }

@@ -5,10 +5,10 @@ use handover_application::topology::DEAD_LETTER_QUEUE;
 use handover_application::use_cases::operations::*;
 use handover_domain::ConsumeStatus;
 
-use crate::broken::{broken, broken_undrained, with_scripted};
+use crate::broken::{broken, broken_undrained, park, with_scripted};
 use crate::operators::*;
 use crate::scripted::{NAME, QUEUE};
-use crate::support::{World, message, millis, pass, secs};
+use crate::support::{TENANT, World, message, millis, pass, secs};
 
 /// Puts a copy of an event into the dead-letter queue, as its own queue would.
 async fn die_in_the_broker(world: &World, id: &str) {
@@ -74,4 +74,61 @@ async fn a_copy_from_before_a_discard_does_not_open_the_letter_again() {
     assert!(world.is_drained(DEAD_LETTER_QUEUE).await && world.is_drained(QUEUE).await);
     assert_eq!(world.letter(QUEUE, "e-1").await, decided);
     assert_eq!(decided.status, DeadLetterStatus::Discarded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_what_was_discarded_while_it_was_replayed_leaves_it_discarded_and_dead() {
+    let broken = broken_undrained(&[("e-1", 7)]).await;
+    let world = &broken.world;
+    world.broker.nack_next(1);
+    assert_eq!(broken.replay(keys(&["e-1"])).await.unwrap().refused.len(), 1);
+    let discard = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
+    discard_dead_letters(&broken.process.app, &operator(), discard).await.unwrap();
+    let decided = world.letter(QUEUE, "e-1").await;
+    broken.process.start_drainer(&[broken.handler.subscriber()]);
+    pass(millis(700)).await;
+    assert!(world.is_drained(DEAD_LETTER_QUEUE).await);
+    assert_eq!(world.letter(QUEUE, "e-1").await, decided);
+    assert_eq!(decided.status, DeadLetterStatus::Discarded);
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_what_was_discarded_before_its_consumer_was_known_is_dead_and_opens_nothing() {
+    let broken = broken_undrained(&[]).await;
+    let world = &broken.world;
+    broken.process.kill().await;
+    let process = world.process();
+    world.happened(&process, "e-1", 7, 1).await;
+    die_in_the_broker(world, "e-1").await;
+    let letter = DeadLetter {
+        queue: QUEUE.into(),
+        key: "e-1".into(),
+        tenant: TENANT,
+        event_type: None,
+        trace_id: None,
+        body: String::new(),
+        reason: "no consumer works there".into(),
+        died_at: world.now(),
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    };
+    park(world, &[letter]).await;
+    let mut unit = world.store.begin().await.unwrap();
+    let decision = Decision {
+        queue: QUEUE.into(),
+        key: "e-1".into(),
+        from: vec![DeadLetterStatus::Open],
+        to: DeadLetterStatus::Discarded,
+        note: None,
+        at: world.now(),
+    };
+    assert_eq!(unit.decide(&decision).await.unwrap(), Changed::One);
+    unit.commit().await.unwrap();
+    process.start_drainer(&[broken.handler.subscriber()]);
+    pass(millis(700)).await;
+    assert!(world.is_drained(DEAD_LETTER_QUEUE).await);
+    assert_eq!(world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
 }

@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) broker: MemoryBroker,
     pub(crate) pending_timeout: Duration,
+    /// What failed events mean for later ones, to the processes started from now on.
+    pub(crate) on_failed: OnFailed,
     chance: Arc<SeededChance>,
 }
 
@@ -80,7 +82,8 @@ impl World {
         let store = MemoryStore::new(Arc::clone(&port), Wake::default());
         let broker = MemoryBroker::new(port);
         broker.declare(&Topology::standard(pending_timeout)).await.unwrap();
-        World { clock, store, broker, pending_timeout, chance: Arc::new(SeededChance::new(7)) }
+        let on_failed = OnFailed::Continue;
+        World { clock, store, broker, pending_timeout, on_failed, chance: Arc::new(SeededChance::new(7)) }
     }
 
     pub(crate) fn now(&self) -> DateTime<Utc> {
@@ -102,7 +105,8 @@ impl World {
             chance: self.chance.clone(),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: self.pending_timeout, max_retry_count: 3 };
+        let (pending_timeout, on_failed) = (self.pending_timeout, self.on_failed);
+        let rules = Rules { pending_timeout, max_retry_count: 3, on_failed };
         Process { app: App::new(tx, broker, rules), wake, faults }
     }
 

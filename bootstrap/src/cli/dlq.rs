@@ -11,8 +11,8 @@ use super::{Common, OutputArgs};
 const REPLAY_HELP: &str = "\
 Each goes back to the consumer it died at and to no other, with its attempts counted anew; a `serve` \
 beside it takes it up within a second or so. One that dies again is open again. What is no event of \
-ours cannot be replayed: discard it. At most 1,000 at a time, the oldest first. Exit code 1: some were \
-not replayed, and the answer says which and why.
+ours cannot be replayed: discard it. At most 900 by name or the oldest 1,000 by filter. Exit code 1: \
+some were not replayed, and the answer says which and why.
 
 Examples:
   handover dlq replay --queue inventory.update.queue --dry-run
@@ -20,8 +20,9 @@ Examples:
   handover dlq replay --all";
 
 const DISCARD_HELP: &str = "\
-They stay where they are, closed and with the reason, and take no effect. At most 1,000 at a time, \
-the oldest first.
+They stay where they are, closed and with the reason, and take no effect, also those that are being \
+replayed; one whose event was applied meanwhile is closed as replayed. At most 900 by name or the \
+oldest 1,000 by filter. Exit code 1: some were not discarded, and the answer says which and why.
 
 Example:
   handover dlq discard 0f4a9c1be27d8356 --reason \"a test message of the neighbours\"";

@@ -18,7 +18,7 @@ Examples:
 
 const REDRIVE_HELP: &str = "\
 Failed events again, or sent ones once more: their consumers ignore what they have done. Those that \
-are on their way are left alone. At most 1,000 by name or the oldest 10,000 by filter; they fall due \
+are on their way are left alone. At most 900 by name or the oldest 10,000 by filter; they fall due \
 by --per-second in order of their ids. A `serve` that runs beside it notices within \
 `outbox.scan-interval`. What is done is in `handover audit list`.
 
@@ -29,14 +29,16 @@ Examples:
   handover outbox redrive 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
 
 const BLOCKED_HELP: &str = "\
-It matters only with `outbox.on-failed = \"hold\"`. What failed can be sent again with `handover \
-outbox redrive`; or the later events may pass it: `handover outbox release`.
+With `outbox.on-failed = \"continue\"`, the default, nothing is held and nothing is listed. What failed \
+can be sent again with `handover outbox redrive`; or the later events may pass it: `handover outbox \
+release`.
 
 Example:
   handover outbox blocked --output json | jq -r '.items[] | \"\\(.aggregateType) \\(.aggregateId)\"'";
 
 const RELEASE_HELP: &str = "\
-It matters only with `outbox.on-failed = \"hold\"`. The failed events stay failed, and can be redriven later.
+With `outbox.on-failed = \"continue\"`, the default, nothing is held and nothing is released. The failed \
+events stay failed, and can be redriven later.
 
 Example:
   handover outbox release Order 17 --reason \"refunded by hand\"";

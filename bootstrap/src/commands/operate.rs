@@ -107,9 +107,10 @@ pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
         .await
         .map_err(|error| operator.failed(error))?;
     let missing = discarded.not_found.clone();
-    let (matched, more) = (discarded.matched, discarded.more);
+    let (matched, refused, more) = (discarded.matched, discarded.refused.len(), discarded.more);
     tell(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
-    named_are_there(&operator, &missing, "dead letter", "handover dlq list")
+    named_are_there(&operator, &missing, "dead letter", "handover dlq list")?;
+    if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
 }
 
 fn letters(arguments: &LettersArgs, remedy: &str) -> Result<Letters, Failure> {

@@ -40,7 +40,8 @@ impl Operator {
             | UseCaseError::NotAllowed { .. }
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
-            | UseCaseError::Payment(_)) => Failure::Refused(other.to_string()),
+            | UseCaseError::Payment(_)
+            | UseCaseError::NothingHeld) => Failure::Refused(other.to_string()),
         }
     }
 
@@ -52,6 +53,7 @@ impl Operator {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::NothingHeld
             | UseCaseError::Store(_)
             | UseCaseError::Broker(_) => self.failed(error),
         }

@@ -107,6 +107,7 @@ impl Config {
                 pending_timeout: pending_timeout(&reader)?,
                 // The first attempt is no retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
+                on_failed: relay.on_failed,
             },
             settings: Settings { relay, consumer: consumer(&reader)?, timeout: timeout(&reader)? },
             log: log(&reader)?,

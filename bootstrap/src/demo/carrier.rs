@@ -18,7 +18,7 @@ use handover_application::ports::{
 use handover_application::topology::{DEAD_LETTER_QUEUE, Topology};
 use handover_domain::EventId;
 
-use super::mishaps::{Line, Mishaps, Spoiled};
+use super::mishaps::{Fate, Line, Mishaps};
 
 /// The broker with these mishaps on the way to it.
 pub(super) fn carried(broker: Arc<dyn Broker>, mishaps: Mishaps) -> Arc<dyn Broker> {
@@ -75,8 +75,8 @@ struct Carried {
     queue: String,
     mishaps: Mishaps,
     line: Line,
-    /// The message ids of what was delivered.
-    held: Mutex<BTreeMap<DeliveryTag, String>>,
+    /// The events of what was delivered.
+    held: Mutex<BTreeMap<DeliveryTag, EventId>>,
 }
 
 impl Carried {
@@ -87,20 +87,14 @@ impl Carried {
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
-    /// Puts a spoiled message into the queue in place of a good one; tells whether it did.
-    async fn spoil(&self, delivery: &Delivery, event: &EventId) -> Result<bool, BrokerError> {
-        if !self.mishaps.is_to_spoil(&self.queue) {
-            return Ok(false);
+    /// Puts a message with that body into the queue in place of a good one.
+    async fn spoil(&self, delivery: &Delivery, event: &EventId, body: String) -> Result<(), BrokerError> {
+        if !self.enqueue(event, Message { body, ..delivery.message.clone() }).await {
+            // The good one comes again, and then it is tried again.
+            return Err(self.closed().await);
         }
-        let body: String =
-            delivery.message.body.chars().take(delivery.message.body.chars().count() / 2).collect();
-        let spoiled = Message { body, ..delivery.message.clone() };
-        if !self.enqueue(event, spoiled).await {
-            return Ok(false);
-        }
-        self.mishaps.spoiled(Spoiled { queue: self.queue.clone(), event: event.clone() });
-        self.inner.ack(&[delivery.tag]).await?;
-        Ok(true)
+        self.mishaps.spoiled();
+        self.inner.ack(&[delivery.tag]).await
     }
 
     /// Puts a message into this queue alone; tells whether it is there.
@@ -117,19 +111,28 @@ impl Carried {
         let Some(event) = event.filter(|_| self.queue != DEAD_LETTER_QUEUE) else {
             return Ok(Some(delivery));
         };
-        if self.spoil(&delivery, &event).await? {
-            return Ok(None);
+        match self.mishaps.fate(&self.queue, &event, &delivery.message.body) {
+            Fate::Arrive => {}
+            Fate::ComeTwice => {
+                if self.enqueue(&event, delivery.message.clone()).await {
+                    self.mishaps.doubled(&self.queue, &event);
+                }
+            }
+            Fate::BeSpoiled(body) => {
+                self.spoil(&delivery, &event, body).await?;
+                return Ok(None);
+            }
+            Fate::BeLost => {
+                self.inner.ack(&[delivery.tag]).await?;
+                return Ok(None);
+            }
         }
-        if self.mishaps.is_to_double(&self.queue, &event)
-            && self.enqueue(&event, delivery.message.clone()).await
-        {
-            self.mishaps.doubled();
-        }
-        self.held().insert(delivery.tag, event.as_str().to_owned());
+        self.mishaps.handed(&self.queue, &event, &delivery.message.body);
+        self.held().insert(delivery.tag, event);
         Ok(Some(delivery))
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<DeliveryTag, String>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<DeliveryTag, EventId>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,13 +158,13 @@ impl Subscription for Carried {
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
         self.mishaps.holds(self.line)?;
-        self.inner.ack(tags).await?;
-        let acked = {
+        let acked: Vec<EventId> = {
             let mut held = self.held();
             tags.iter().filter_map(|tag| held.remove(tag)).collect()
         };
-        self.mishaps.acked(&self.queue, acked);
-        Ok(())
+        // Counted first: an ack whose answer nobody waits for is one all the same.
+        self.mishaps.acked(&self.queue, &acked);
+        self.inner.ack(tags).await
     }
 
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {

@@ -34,11 +34,36 @@ pub(super) struct Line {
 #[derive(Default)]
 struct Ledger {
     deliveries: u64,
-    doubled: u64,
-    /// How often each message was acked, by queue and message id.
-    acked: BTreeMap<(String, String), u64>,
+    ways: Ways,
     spoil: Spoil,
     away: Option<(DateTime<Utc>, DateTime<Utc>)>,
+}
+
+/// The ways of messages, by queue and event.
+pub(super) type Ways = BTreeMap<(String, EventId), Way>;
+
+/// What became of the messages of one event at one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Way {
+    /// Messages handed to the consumer as they were sent.
+    pub(super) whole: u64,
+    /// Copies put into the queue.
+    pub(super) copies: u64,
+    /// Messages that the consumer acked.
+    pub(super) acked: u64,
+}
+
+/// What is to happen to a message on its way to a consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It arrives.
+    Arrive,
+    /// It arrives, and a copy of it after it.
+    ComeTwice,
+    /// One with this body takes its place.
+    BeSpoiled(String),
+    /// A spoiled one has taken its place before: this one was sent again.
+    BeLost,
 }
 
 /// The one message that is to be spoiled.
@@ -47,10 +72,10 @@ enum Spoil {
     /// None.
     #[default]
     Never,
-    /// The one after so many others.
+    /// That of an event after so many others.
     After(u64),
-    /// It is done.
-    Done(Spoiled),
+    /// It is chosen; the body is what is left of it.
+    Chosen { spoiled: Spoiled, body: String, is_done: bool },
 }
 
 /// The message that was spoiled.
@@ -65,10 +90,8 @@ pub(super) struct Spoiled {
 /// What has happened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Happened {
-    /// Copies put into queues.
-    pub(super) doubled: u64,
-    /// Messages acked beyond the first of each event at each queue.
-    pub(super) repeats: u64,
+    /// What became of messages, by queue and event.
+    pub(super) ways: Ways,
     /// The message that was spoiled.
     pub(super) spoiled: Option<Spoiled>,
     /// From when to when the broker was out of reach.
@@ -76,7 +99,7 @@ pub(super) struct Happened {
 }
 
 impl Mishaps {
-    /// Spoils one message about a payment on its way to fulfillment: the `number`th, from 1.
+    /// Spoils the message of one event on its way to fulfillment: of the `number`th that comes there, from 1.
     pub(super) fn spoil(&self, number: u64) {
         self.ledger().spoil = Spoil::After(number.saturating_sub(1));
     }
@@ -100,11 +123,10 @@ impl Mishaps {
     pub(super) fn happened(&self) -> Happened {
         let ledger = self.ledger();
         Happened {
-            doubled: ledger.doubled,
-            repeats: ledger.acked.values().map(|acks| acks - 1).sum(),
+            ways: ledger.ways.clone(),
             spoiled: match &ledger.spoil {
-                Spoil::Done(spoiled) => Some(spoiled.clone()),
-                Spoil::Never | Spoil::After(_) => None,
+                Spoil::Chosen { spoiled, is_done: true, .. } => Some(spoiled.clone()),
+                Spoil::Never | Spoil::After(_) | Spoil::Chosen { is_done: false, .. } => None,
             },
             away: ledger.away,
         }
@@ -128,50 +150,77 @@ impl Mishaps {
         let _ = now.wait_for(|now| *now != line).await;
     }
 
-    /// That message was spoiled.
-    pub(super) fn spoiled(&self, spoiled: Spoiled) {
-        self.ledger().spoil = Spoil::Done(spoiled);
-    }
-
-    /// A delivery was doubled.
-    pub(super) fn doubled(&self) {
-        self.ledger().doubled += 1;
-    }
-
-    /// These messages were acked at that queue.
-    pub(super) fn acked(&self, queue: &str, ids: Vec<String>) {
+    /// What is to happen to this message of an event on its way from that queue. The spoiled event is one that has not
+    /// come there before, so that no copy of it is whole; and none is made of it later.
+    pub(super) fn fate(&self, queue: &str, event: &EventId, body: &str) -> Fate {
         let mut ledger = self.ledger();
-        for id in ids {
-            *ledger.acked.entry((queue.to_owned(), id)).or_insert(0) += 1;
+        let place = (queue.to_owned(), event.clone());
+        let is_new = !ledger.ways.contains_key(&place);
+        ledger.ways.entry(place).or_default();
+        match &mut ledger.spoil {
+            Spoil::Chosen { spoiled, body: rest, is_done } if spoiled.is_at(queue, event) => {
+                return match (body == rest, *is_done) {
+                    (true, _) => Fate::Arrive,
+                    (false, true) => Fate::BeLost,
+                    // Begun before, and then the connection was lost.
+                    (false, false) => Fate::BeSpoiled(rest.clone()),
+                };
+            }
+            spoil @ Spoil::After(0) if is_new && queue == FULFILLMENT_QUEUE => {
+                let rest: String = body.chars().take(body.chars().count() / 2).collect();
+                let spoiled = Spoiled { queue: queue.to_owned(), event: event.clone() };
+                *spoil = Spoil::Chosen { spoiled, body: rest.clone(), is_done: false };
+                return Fate::BeSpoiled(rest);
+            }
+            Spoil::After(others) if is_new && queue == FULFILLMENT_QUEUE => *others -= 1,
+            Spoil::Never | Spoil::After(_) | Spoil::Chosen { .. } => {}
         }
+        ledger.deliveries += 1;
+        if ledger.deliveries.is_multiple_of(DOUBLED) { Fate::ComeTwice } else { Fate::Arrive }
+    }
+
+    /// The spoiled message is in its queue.
+    pub(super) fn spoiled(&self) {
+        if let Spoil::Chosen { is_done, .. } = &mut self.ledger().spoil {
+            *is_done = true;
+        }
+    }
+
+    /// A copy was put into that queue.
+    pub(super) fn doubled(&self, queue: &str, event: &EventId) {
+        self.ledger().way(queue, event).copies += 1;
+    }
+
+    /// This message is handed to the consumer of that queue.
+    pub(super) fn handed(&self, queue: &str, event: &EventId, body: &str) {
+        let mut ledger = self.ledger();
+        let is_the_spoiled = matches!(&ledger.spoil,
+            Spoil::Chosen { spoiled, body: rest, .. } if spoiled.is_at(queue, event) && body == rest);
+        if !is_the_spoiled {
+            ledger.way(queue, event).whole += 1;
+        }
+    }
+
+    /// The consumer of that queue acks messages of these events.
+    pub(super) fn acked(&self, queue: &str, events: &[EventId]) {
+        let mut ledger = self.ledger();
+        events.iter().for_each(|event| ledger.way(queue, event).acked += 1);
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Whether this delivery is one that comes twice. The spoiled one is not: it is told from its copies by nothing.
-    pub(super) fn is_to_double(&self, queue: &str, event: &EventId) -> bool {
-        let mut ledger = self.ledger();
-        if matches!(&ledger.spoil, Spoil::Done(spoiled) if spoiled.queue == queue && spoiled.event == *event)
-        {
-            return false;
-        }
-        ledger.deliveries += 1;
-        ledger.deliveries.is_multiple_of(DOUBLED)
+impl Ledger {
+    fn way(&mut self, queue: &str, event: &EventId) -> &mut Way {
+        self.ways.entry((queue.to_owned(), event.clone())).or_default()
     }
+}
 
-    /// Whether this delivery at that queue is the one to be spoiled.
-    pub(super) fn is_to_spoil(&self, queue: &str) -> bool {
-        let mut ledger = self.ledger();
-        match &mut ledger.spoil {
-            Spoil::After(0) => queue == FULFILLMENT_QUEUE,
-            Spoil::After(others) if queue == FULFILLMENT_QUEUE => {
-                *others -= 1;
-                false
-            }
-            Spoil::Never | Spoil::After(_) | Spoil::Done(_) => false,
-        }
+impl Spoiled {
+    fn is_at(&self, queue: &str, event: &EventId) -> bool {
+        self.queue == queue && self.event == *event
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::Failure;
 use crate::config::{Config, Sources};
 
-/// How often overdue orders are looked for beside their messages: no unpaid order waits longer for the sweep.
-pub(super) const SWEEP: Duration = Duration::from_secs(5);
+/// How often overdue orders are looked for beside their messages: so seldom that on the day only messages close them.
+const SWEEP: Duration = Duration::from_secs(10 * 60);
 
 /// When an event counts as lost on its way: later than the broker is back, and than a backlog of that many orders is done.
 const LOST_AFTER: Duration = Duration::from_secs(4);
@@ -66,7 +66,8 @@ mod tests {
         let config = write(folder.path(), 200).unwrap();
         assert_eq!(config.database, folder.path().join("handover.db"));
         assert_eq!(config.rules.pending_timeout, Duration::from_secs(3));
-        assert_eq!(config.settings.timeout.sweep_interval, SWEEP);
+        let bound = super::super::SLACK + super::super::SLACK_PER_ORDER * 20_000;
+        assert!(config.settings.timeout.sweep_interval > bound * 10, "what the messages leave is left");
         assert!(config.settings.consumer.lost_after > super::super::OUTAGE, "an outage loses nothing");
         assert!(config.listen.ip().is_loopback());
     }

@@ -145,6 +145,14 @@ pub enum Failure {
         /// Of how many.
         matched: u64,
     },
+    /// Some dead letters are not given up.
+    #[error("{refused} of {matched} dead letters {} not discarded", if *refused == 1 { "was" } else { "were" })]
+    NotDiscarded {
+        /// How many.
+        refused: usize,
+        /// Of how many.
+        matched: u64,
+    },
     /// An action was refused for a reason that it has no other words for.
     #[error("it was refused: {0}")]
     Refused(String),
@@ -241,6 +249,7 @@ impl Failure {
             | Failure::Migration { .. }
             | Failure::Missing { .. }
             | Failure::NotReplayed { .. }
+            | Failure::NotDiscarded { .. }
             | Failure::Refused(_)
             | Failure::Broker(_)
             | Failure::Listen { .. }

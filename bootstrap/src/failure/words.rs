@@ -37,7 +37,9 @@ impl Failure {
             Failure::Broker(_) => "events are carried by it",
             Failure::BrokerUnseen => "a broker in memory is seen by the process alone that has it",
             Failure::Missing { .. } => "the name is mistyped, or it is in another database",
-            Failure::NotReplayed { .. } => "each line above that says `refused` tells its own",
+            Failure::NotReplayed { .. } | Failure::NotDiscarded { .. } => {
+                "each line above that says `refused` tells its own"
+            }
             Failure::Refused(_) => "nothing was changed",
             Failure::Listen { .. } => "the API is served there",
             Failure::Http(_) => "it should run until it is stopped",
@@ -101,6 +103,9 @@ impl Failure {
             }
             Failure::NotReplayed { .. } => {
                 "mend what it says and replay again, or `handover dlq discard` them"
+            }
+            Failure::NotDiscarded { .. } => {
+                "nothing, where it was decided or applied; where it is being applied, discard again in a while"
             }
             Failure::Refused(_) => "look at what it says; if that makes no sense, report it",
             Failure::Listen { listen, cause } => {

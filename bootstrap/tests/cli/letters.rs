@@ -127,8 +127,17 @@ async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
     let answer = world.run("dlq discard e-1 --reason duplicate --output json").json();
     assert_eq!(
         answer,
-        json!({ "dryRun": false, "matched": 1, "discarded": 1, "notFound": [], "more": false })
+        json!({ "dryRun": false, "matched": 1, "discarded": 1, "refused": [], "notFound": [], "more": false })
     );
+    let again = world.run("dlq discard e-1 e-2 --dry-run --reason duplicate");
+    assert!(
+        again.done().contains("it was discarded\n"),
+        "a dry run tells, and has refused nothing: {again:?}"
+    );
+    let again = world.run("dlq discard e-1 --reason duplicate");
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stdout.contains("it was discarded\n"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 1 dead letters was not discarded"), "{again:?}");
     let rest = world.run("dlq discard --event-type ORDER_STATUS_CHANGED --reason too_late");
     assert!(rest.done().contains("discarded  1\n"), "{rest:?}");
     let letters = world.run("dlq list --status discarded --output json").json();

@@ -74,14 +74,16 @@ pub struct DiscardView {
     dry_run: bool,
     matched: u64,
     discarded: u64,
+    refused: Vec<RefusedView>,
     not_found: Vec<String>,
     more: bool,
 }
 
 impl From<Discarded> for DiscardView {
     fn from(discarded: Discarded) -> DiscardView {
-        let Discarded { dry_run, matched, discarded, not_found, more } = discarded;
-        DiscardView { dry_run, matched, discarded, not_found, more }
+        let Discarded { dry_run, matched, discarded, refused, not_found, more } = discarded;
+        let refused = refused.into_iter().map(RefusedView::from).collect();
+        DiscardView { dry_run, matched, discarded, refused, not_found, more }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use handover_application::Role;
-use handover_application::ports::StoreError;
+use handover_application::ports::{OnFailed, StoreError};
 use handover_http::{Limits, Problem, Readiness};
 use hyper::body::Frame;
 
@@ -141,7 +141,9 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
     ];
     for (broken, status, code) in cases {
         let store = Some(Arc::new(broken) as Arc<_>);
-        let world = World::with(Setup { store, ..Setup::default() }).await;
+        // Where they hold nothing, no store is asked for what failed events hold.
+        let setup = Setup { store, on_failed: OnFailed::Hold, ..Setup::default() };
+        let world = World::with(setup).await;
         let body = r#"{"title":"a bicycle","price":1}"#;
         let operator = world.token(STRANGER, 1, &[Role::Operator]);
         let look = |path: &str| world.get(&format!("/api/v1/ops/{path}")).token(&operator);

@@ -177,7 +177,14 @@ async fn a_discarded_letter_is_closed_with_its_reason() {
     let answer = world.operate(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!(
         answer,
-        json!({ "dryRun": false, "matched": 1, "discarded": 1, "notFound": ["no-such"], "more": false })
+        json!({
+            "dryRun": false, "matched": 1, "discarded": 1, "refused": [], "notFound": ["no-such"], "more": false
+        })
+    );
+    let again = world.operate(DISCARD, &body).await.expect(200, "00000").data;
+    assert_eq!(
+        (&again["discarded"], &again["refused"]),
+        (&json!(0), &json!([{ "queue": QUEUE, "messageKey": stray, "why": "it was discarded" }]))
     );
     let page = world.look("dead-letters?status=DISCARDED").await;
     let item = &page["items"][0];
@@ -224,4 +231,20 @@ async fn every_wrong_field_of_a_replay_or_discard_is_named() {
     let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
     let other = world.post(REPLAY).token(&elsewhere).json(r#"{"filter":{"tenantId":1}}"#);
     other.send().await.expect(404, "A0404");
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_of_the_longest_keys_as_may_be_named_fit_into_a_body_with_the_longest_reason() {
+    let world = World::new().await;
+    let named = |count: usize| -> Value {
+        let keys: Vec<String> = (0..count).map(|number| format!("{number:064}")).collect();
+        json!({ "eventIds": keys, "queue": "q".repeat(255), "reason": "字".repeat(500), "dryRun": false })
+    };
+    for path in [REPLAY, DISCARD] {
+        let answer = world.operate(path, &named(900)).await.expect(200, "00000");
+        assert_eq!(answer.data["notFound"].as_array().unwrap().len(), 900);
+        let many = json!({ "eventIds": vec!["e"; 901], "reason": "r" });
+        let many = world.operate(path, &many).await.expect(400, "A0400");
+        assert_eq!(many.data["errors"][0]["message"], "must be a list of 1 to 900 items");
+    }
 }

@@ -42,7 +42,7 @@ async fn the_consume_log_is_shown_row_by_row() {
 
 #[tokio::test(start_paused = true)]
 async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there() {
-    let world = World::new().await;
+    let world = World::holding().await;
     world.dead_order().await;
     world.failed_order().await;
     tokio::time::advance(std::time::Duration::from_millis(61_900)).await;

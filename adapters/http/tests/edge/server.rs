@@ -28,7 +28,7 @@ struct Server {
 
 impl Server {
     async fn start(limits: Limits, readiness: Box<dyn Readiness>) -> Server {
-        let world = World::with(Setup { limits: limits.clone(), readiness, store: None }).await;
+        let world = World::with(Setup { limits: limits.clone(), readiness, ..Setup::default() }).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();

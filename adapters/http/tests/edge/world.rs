@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
-use handover_application::ports::{Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{OnFailed, Store, StoreError, UnitOfWork, View};
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
 use handover_domain::{TenantId, UserId};
 use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router};
@@ -35,17 +35,28 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) on_failed: OnFailed,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { limits: Limits::default(), readiness: Box::new(Vec::<Problem>::new), store: None }
+        Setup {
+            limits: Limits::default(),
+            readiness: Box::new(Vec::<Problem>::new),
+            store: None,
+            on_failed: OnFailed::Continue,
+        }
     }
 }
 
 impl World {
     pub(crate) async fn new() -> World {
         World::with(Setup::default()).await
+    }
+
+    /// Where failed events hold later ones.
+    pub(crate) async fn holding() -> World {
+        World::with(Setup { on_failed: OnFailed::Hold, ..Setup::default() }).await
     }
 
     pub(crate) async fn with(setup: Setup) -> World {
@@ -60,7 +71,11 @@ impl World {
             chance: Arc::new(SeededChance::new(1)),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: Duration::from_secs(900), max_retry_count: 3 };
+        let rules = Rules {
+            pending_timeout: Duration::from_secs(900),
+            max_retry_count: 3,
+            on_failed: setup.on_failed,
+        };
         let app = App::new(tx, Arc::new(broker.clone()), rules);
         if sound {
             runtime::prepare(&app).await.unwrap();

@@ -58,6 +58,7 @@ impl Handler for TimeoutCloser {
                 | UseCaseError::Order(_)
                 | UseCaseError::Product(_)
                 | UseCaseError::Payment(_)
+                | UseCaseError::NothingHeld
                 | UseCaseError::Broker(_) => HandlerError::Recoverable(error.to_string()),
             })?;
             applied.push(Applied::result(match closed {

@@ -1,17 +1,29 @@
 //! An operator gives dead letters up.
+//!
+//! **Invariant:** one unit closes the letter and makes its event `DEAD` in the consume log, so what was given up takes no
+//! effect later. An event that took effect meanwhile, or is about to, is not given up: the answer says so.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use handover_domain::{ConsumeStatus, EventId};
 use tracing::warn;
 
-use super::letters::{Letters, UNDECIDED};
-use super::{Action, Reason, done_before};
-use crate::ports::{AuditEntry, Changed, DeadLetter, DeadLetterStatus, Decision};
-use crate::use_cases::UseCaseError;
-use crate::{App, CommandContext, with_tx};
+use super::letters::{Letters, Refused, UNDECIDED, decided};
+use super::{Action, ActionUnit, Reason, done_before};
+use crate::consumers::given_up;
+use crate::ports::{
+    AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
+    OutboxRow, StoreError, UnitOfWork,
+};
+use crate::use_cases::{UseCaseError, one_row};
+use crate::{App, Attempt, CommandContext, with_tx};
 
 /// How many letters one unit of work decides about.
 const UNIT: usize = 500;
+
+/// Why a letter is closed as replayed, and not given up.
+const APPLIED: &str = "it was applied";
 
 /// Which letters are given up, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,15 +43,18 @@ pub struct Discarded {
     pub dry_run: bool,
     /// How many letters were chosen, as far as one call goes.
     pub matched: u64,
-    /// How many of them are given up; none in a dry run, and none that was decided about before.
+    /// How many of them are given up; none in a dry run.
     pub discarded: u64,
+    /// Those that are not, or would not be.
+    pub refused: Vec<Refused>,
     /// Keys that were named and are not there, or another tenant's.
     pub not_found: Vec<String>,
     /// Whether the filter chooses further ones.
     pub more: bool,
 }
 
-/// Closes dead letters without their having taken effect. They stay where they are, with the reason.
+/// Closes dead letters without their having taken effect; none of them does later. They stay where they are, with the
+/// reason. One whose event was applied meanwhile is closed as replayed.
 pub async fn discard_dead_letters(
     app: &App,
     context: &CommandContext,
@@ -53,7 +68,11 @@ pub async fn discard_dead_letters(
         more: chosen.more,
         ..Discarded::default()
     };
+    let cases = cases(app, chosen.letters).await?;
     if command.dry_run {
+        let standing = Standing::read(app.view().await?.as_mut(), &cases).await?;
+        discarded.refused =
+            cases.iter().filter_map(|case| case.refused(standing.verdict(case).why())).collect();
         return Ok(discarded);
     }
     let action = Action {
@@ -61,55 +80,183 @@ pub async fn discard_dead_letters(
         selection: command.letters.selection(),
         reason: Some(command.reason),
     };
-    let (parts, now) = (chosen.letters.len().div_ceil(UNIT), app.now());
-    for (part, letters) in chosen.letters.chunks(UNIT).enumerate() {
-        let entry = action.entry(context, (part + 1, parts), now);
-        match close(app, letters, entry).await {
-            Ok(changed) => discarded.discarded += changed,
-            Err(error) if discarded.discarded > 0 => {
+    let cases = cases.into_iter().map(|case| (case.letter.tenant, case));
+    for (part, unit) in action.units(context, cases, UNIT, app.now()).into_iter().enumerate() {
+        let unit = Arc::new(unit);
+        match close(app, &unit).await {
+            Ok(whys) => {
+                discarded.discarded += whys.iter().filter(|why| why.is_none()).count() as u64;
+                let refused = unit.rows.iter().zip(whys).filter_map(|(case, why)| case.refused(why));
+                discarded.refused.extend(refused);
+            }
+            Err(error) if part > 0 => {
                 warn!(%error, discarded = discarded.discarded, "a discard ends before its time");
                 discarded.more = true;
                 break;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(discarded)
 }
 
-/// One unit; tells how many letters it closed.
-async fn close(app: &App, letters: &[DeadLetter], entry: AuditEntry) -> Result<u64, UseCaseError> {
-    let decisions: Vec<Decision> = letters
-        .iter()
-        .map(|letter| Decision {
-            queue: letter.queue.clone(),
-            key: letter.key.clone(),
-            from: UNDECIDED.to_vec(),
-            to: DeadLetterStatus::Discarded,
-            note: entry.reason.clone(),
-            at: entry.at,
+/// A letter that is to be given up.
+struct Case {
+    letter: DeadLetter,
+    /// The consumer it died at and its event, if it is one of ours.
+    event: Option<(&'static str, OutboxRow)>,
+}
+
+async fn cases(app: &App, letters: Vec<DeadLetter>) -> Result<Vec<Case>, StoreError> {
+    let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
+    let rows = app.view().await?.outbox_by_event(&ids).await?;
+    let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
+    let consumers: BTreeMap<&str, &'static str> =
+        app.subscribers().iter().map(|subscriber| (subscriber.queue, subscriber.handler.name())).collect();
+    let case = |letter: DeadLetter| {
+        let consumer = consumers.get(letter.queue.as_str()).copied();
+        let event = rows.get(letter.key.as_str()).map(|row| OutboxRow::clone(row));
+        Case { event: consumer.zip(event), letter }
+    };
+    Ok(letters.into_iter().map(case).collect())
+}
+
+impl Case {
+    fn refused(&self, why: Option<&'static str>) -> Option<Refused> {
+        let (queue, key) = (self.letter.queue.clone(), self.letter.key.clone());
+        why.map(|why| Refused { queue, key, why: why.to_owned() })
+    }
+}
+
+/// What can be done about a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is given up.
+    GiveUp,
+    /// Its event was applied: it is closed.
+    Close,
+    /// It stays as it is.
+    Refuse(&'static str),
+}
+
+impl Verdict {
+    /// Why the letter is not given up, if it is not.
+    fn why(self) -> Option<&'static str> {
+        match self {
+            Verdict::GiveUp => None,
+            Verdict::Close => Some(APPLIED),
+            Verdict::Refuse(why) => Some(why),
+        }
+    }
+}
+
+/// Where letters and their events stand, read in one go.
+struct Standing {
+    letters: BTreeMap<(String, String), DeadLetter>,
+    log: BTreeMap<(String, EventId), ConsumeRecord>,
+}
+
+impl Standing {
+    async fn read<V>(view: &mut V, cases: &[Case]) -> Result<Standing, StoreError>
+    where
+        V: DeadLetterQueries + ConsumeQueries + ?Sized,
+    {
+        let keys: Vec<String> = cases.iter().map(|case| case.letter.key.clone()).collect();
+        let letters = view.dead_letters_of(&keys).await?;
+        let events = cases.iter().filter_map(|case| case.event.as_ref());
+        let events: Vec<EventId> = events.map(|(_, event)| event.event_id.clone()).collect();
+        let log = view.consumed_of(&events).await?;
+        Ok(Standing {
+            letters: letters.into_iter().map(|it| ((it.queue.clone(), it.key.clone()), it)).collect(),
+            log: log.into_iter().map(|it| ((it.consumer, it.event_id), it.record)).collect(),
         })
-        .collect();
-    let job = Arc::new((decisions, entry));
+    }
+
+    fn letter(&self, case: &Case) -> Option<&DeadLetter> {
+        self.letters.get(&(case.letter.queue.clone(), case.letter.key.clone()))
+    }
+
+    fn record(&self, case: &Case) -> Option<&ConsumeRecord> {
+        let (consumer, event) = case.event.as_ref()?;
+        self.log.get(&((*consumer).to_owned(), event.event_id.clone()))
+    }
+
+    fn verdict(&self, case: &Case) -> Verdict {
+        let Some(letter) = self.letter(case) else { return Verdict::Refuse("it is gone") };
+        if let Some(why) = decided(letter.status) {
+            return Verdict::Refuse(why);
+        }
+        match self.record(case).map(|record| record.status) {
+            Some(ConsumeStatus::Success) => Verdict::Close,
+            Some(ConsumeStatus::Processing) => Verdict::Refuse("it is being applied"),
+            Some(ConsumeStatus::Waiting | ConsumeStatus::Failed | ConsumeStatus::Dead) | None => {
+                Verdict::GiveUp
+            }
+        }
+    }
+}
+
+/// One unit; tells of each letter why it is not given up, if it is not.
+async fn close(app: &App, unit: &Arc<ActionUnit<Case>>) -> Result<Vec<Option<&'static str>>, StoreError> {
+    let job = Arc::clone(unit);
     with_tx(&app.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
-        Box::pin(async move {
-            let (decisions, entry) = &*job;
-            if let Some(changed) = done_before(unit, attempt, entry).await? {
-                return Ok(changed);
-            }
-            let mut changed = 0;
-            for decision in decisions {
-                changed += match unit.decide(decision).await? {
-                    Changed::One => 1,
-                    Changed::None => 0,
-                };
-            }
-            if changed > 0 {
-                unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
-            }
-            Ok(changed)
-        })
+        Box::pin(async move { close_in(unit, attempt, &job).await })
     })
     .await
+}
+
+async fn close_in(
+    unit: &mut dyn UnitOfWork,
+    attempt: Attempt,
+    ActionUnit { rows: cases, entry }: &ActionUnit<Case>,
+) -> Result<Vec<Option<&'static str>>, StoreError> {
+    let is_repeated = done_before(unit, attempt, entry).await?.is_some();
+    let standing = Standing::read(unit, cases).await?;
+    let (mut whys, mut records, mut changed) = (Vec::with_capacity(cases.len()), Vec::new(), 0);
+    for case in cases {
+        if let Some(letter) = standing.letter(case)
+            && is_repeated
+            && letter.decided_at == Some(entry.at)
+        {
+            // By an earlier attempt at this very unit.
+            match letter.status {
+                DeadLetterStatus::Discarded => {
+                    whys.push(None);
+                    continue;
+                }
+                DeadLetterStatus::Replayed => {
+                    whys.push(Some(APPLIED));
+                    continue;
+                }
+                DeadLetterStatus::Open | DeadLetterStatus::Replaying => {}
+            }
+        }
+        let verdict = standing.verdict(case);
+        whys.push(verdict.why());
+        let (to, note) = match verdict {
+            Verdict::Refuse(_) => continue,
+            Verdict::Close => (DeadLetterStatus::Replayed, None),
+            Verdict::GiveUp => (DeadLetterStatus::Discarded, entry.reason.clone()),
+        };
+        let (queue, key) = (case.letter.queue.clone(), case.letter.key.clone());
+        let decision = Decision { queue, key, from: UNDECIDED.to_vec(), to, note, at: entry.at };
+        one_row(unit.decide(&decision).await?, "dead letter")?;
+        changed += 1;
+        let record = standing.record(case);
+        let is_settled = record
+            .is_some_and(|record| matches!(record.status, ConsumeStatus::Success | ConsumeStatus::Dead));
+        if let Some((consumer, event)) = &case.event
+            && !is_settled
+        {
+            records.push(given_up(consumer, event, record, &case.letter.reason, entry.at));
+        }
+    }
+    if !records.is_empty() {
+        unit.record(&records).await?;
+    }
+    if changed > 0 {
+        unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
+    }
+    Ok(whys)
 }

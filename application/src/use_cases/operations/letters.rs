@@ -1,19 +1,21 @@
 //! Which dead letters an operator decides about.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use handover_domain::TenantId;
 use serde_json::{Map, Value};
 
-use super::oldest::Oldest;
 use super::{Named, asked};
-use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, Numbered};
+use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext};
 
 /// The greatest number of dead letters that one call decides about.
 pub const MAX_LETTERS: u32 = 1_000;
+
+/// Letters read at a time where the oldest are looked for.
+const PAGE: u32 = 500;
 
 /// Where a letter stands as long as a person has to decide about it.
 pub(super) const UNDECIDED: [DeadLetterStatus; 2] = [DeadLetterStatus::Open, DeadLetterStatus::Replaying];
@@ -37,6 +39,26 @@ pub enum Letters {
         /// Of this tenant.
         tenant: Option<TenantId>,
     },
+}
+
+/// A letter that was left as it was, or could only be closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The queue at which it died.
+    pub queue: String,
+    /// Its key there.
+    pub key: String,
+    /// Why, and what can be done.
+    pub why: String,
+}
+
+/// Why nothing more can be done about a letter that somebody decided about.
+pub(super) fn decided(status: DeadLetterStatus) -> Option<&'static str> {
+    match status {
+        DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
+        DeadLetterStatus::Replayed => Some("it was replayed already"),
+        DeadLetterStatus::Discarded => Some("it was discarded"),
+    }
 }
 
 /// What was chosen.
@@ -101,15 +123,25 @@ async fn undecided(app: &App, filter: &DeadLetterFilter) -> Result<Chosen, UseCa
     let (mut letters, mut more) = (Vec::new(), false);
     for status in UNDECIDED {
         let filter = DeadLetterFilter { status: Some(status), ..filter.clone() };
-        let mut oldest = Oldest::new(MAX_LETTERS, |letter: &Numbered<DeadLetter>| letter.id);
-        while let Some(before) = oldest.before() {
-            oldest.tell(view.dead_letters_page(&filter, before, oldest.limit()).await?);
+        // Pages come newest first: those that were read last are the oldest.
+        let (mut oldest, mut before) = (VecDeque::new(), None);
+        loop {
+            let page = view.dead_letters_page(&filter, before, PAGE).await?;
+            before = page.last().map(|letter| letter.id);
+            let is_last = page.len() < PAGE as usize;
+            oldest.extend(page);
+            let surplus = oldest.len().saturating_sub(MAX_LETTERS as usize);
+            more |= surplus > 0;
+            oldest.drain(..surplus);
+            if is_last {
+                break;
+            }
         }
-        let (found, further) = oldest.found();
-        letters.extend(found);
-        more |= further;
+        letters.extend(oldest);
     }
     letters.sort_by_key(|letter| letter.id);
+    // One whose status changed between the pages is there twice.
+    letters.dedup_by_key(|letter| letter.id);
     more |= letters.len() > MAX_LETTERS as usize;
     letters.truncate(MAX_LETTERS as usize);
     Ok(Chosen {

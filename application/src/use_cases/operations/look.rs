@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use handover_domain::{EventId, TenantId};
 
 use crate::ports::{
-    AuditEntry, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OutboxRow,
+    AuditEntry, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OnFailed,
+    OutboxRow,
 };
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::{Page, visible_tenant};
@@ -23,7 +24,8 @@ pub async fn find_event(
     rows.pop().ok_or(UseCaseError::NotFound { what: "event" })
 }
 
-/// Aggregates whose later events are held by failed ones, where such events hold (`outbox.on-failed = "hold"`).
+/// Aggregates whose later events are held by failed ones; none where such events do not hold
+/// (`outbox.on-failed = "continue"`).
 pub async fn blocked(
     app: &App,
     context: &CommandContext,
@@ -32,7 +34,10 @@ pub async fn blocked(
     limit: u32,
 ) -> Result<Page<Numbered<Blocked>>, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
-    let items = app.view().await?.blocked_page(tenant, before, limit.saturating_add(1)).await?;
+    let items = match app.rules.on_failed {
+        OnFailed::Continue => Vec::new(),
+        OnFailed::Hold => app.view().await?.blocked_page(tenant, before, limit.saturating_add(1)).await?,
+    };
     Ok(Page::cut(items, limit, |row| row.id))
 }
 
@@ -81,7 +86,7 @@ pub async fn consumptions(
     Ok(Page::cut(items, limit, |row| row.id))
 }
 
-/// What operators did, the last action first.
+/// What operators did to the rows of a tenant, the last action first.
 pub async fn audit_log(
     app: &App,
     context: &CommandContext,

@@ -1,15 +1,15 @@
 //! What operators do: events and dead letters moved on, and everything that is behind an order looked at.
 //!
 //! **Invariant:** who did it, on what and why goes into the audit log in the very unit of work that changed something.
-//! What changed nothing, a dry run among it, leaves no entry.
+//! What changed nothing, a dry run among it, leaves no entry. An entry is in the log of the tenant whose rows it is about,
+//! whoever did it: that tenant's operators see it, and no others but `platform`.
 //!
-//! An action on many rows runs in units of bounded size, one entry each. Where a later unit fails after an earlier one
+//! An action on many rows runs in units of bounded size and of one tenant each, with one entry each. Where a later unit fails after an earlier one
 //! was committed, the answer says what was done and that there is `more`: asked again, the action goes on from there.
 
 mod discard;
 mod letters;
 mod look;
-mod oldest;
 mod redrive;
 mod release;
 mod replay;
@@ -17,25 +17,28 @@ mod stats;
 mod timeline;
 
 pub use discard::{DiscardLetters, Discarded, discard_dead_letters};
-pub use letters::{Letters, MAX_LETTERS};
+pub use letters::{Letters, MAX_LETTERS, Refused};
 pub use look::{Parked, audit_log, blocked, consumptions, dead_letters, find_event};
 pub use redrive::{
     BadFilter, MAX_REDRIVEN, Pace, RedriveEvents, RedriveFilter, Redriven, Rows, redrive_events,
 };
 pub use release::release_aggregate;
-pub use replay::{Refused, ReplayLetters, Replayed, replay_dead_letters};
+pub use replay::{ReplayLetters, Replayed, replay_dead_letters};
 pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 pub use timeline::{Timeline, TimelineItem, TimelineKind, timeline};
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
-use handover_domain::TextError;
+use handover_domain::{TenantId, TextError};
 use serde_json::{Map, Value};
 
 use crate::ports::{AuditEntry, AuditQueries, StoreError};
 use crate::{Attempt, CommandContext};
 
-/// The greatest number of ids or keys that a call names one by one.
-pub const MAX_NAMED: usize = 1_000;
+/// The greatest number of ids or keys that a call names one by one: as many of the longest, with the longest reason, as
+/// fit into a body of 64 KiB.
+pub const MAX_NAMED: usize = 900;
 
 /// How many entries of the audit log are looked through for the one of an attempt whose outcome is unknown. Only what
 /// other operators did since the beginning of that attempt can lie before it.
@@ -91,6 +94,31 @@ struct Action {
 }
 
 impl Action {
+    /// Divides rows of any tenants into units of at most `size` rows of one tenant, each with its entry in that tenant's
+    /// log; the rows of a tenant keep their order.
+    fn units<T>(
+        &self,
+        context: &CommandContext,
+        rows: impl IntoIterator<Item = (TenantId, T)>,
+        size: usize,
+        at: DateTime<Utc>,
+    ) -> Vec<ActionUnit<T>> {
+        let mut of_tenants: BTreeMap<TenantId, Vec<T>> = BTreeMap::new();
+        for (tenant, row) in rows {
+            of_tenants.entry(tenant).or_default().push(row);
+        }
+        let mut units = Vec::new();
+        for (tenant, rows) in of_tenants {
+            let parts = rows.len().div_ceil(size);
+            let mut rows = rows.into_iter();
+            for part in 1..=parts {
+                let entry = AuditEntry { tenant, ..self.entry(context, (part, parts), at) };
+                units.push(ActionUnit { rows: rows.by_ref().take(size).collect(), entry });
+            }
+        }
+        units
+    }
+
     /// The entry of one of its units, but for how much that changed: fixed before the first attempt.
     fn entry(
         &self,
@@ -114,6 +142,12 @@ impl Action {
             at,
         }
     }
+}
+
+/// Rows of one tenant that one unit of work moves, and its entry, but for how many it changed.
+struct ActionUnit<T> {
+    rows: Vec<T>,
+    entry: AuditEntry,
 }
 
 /// What an earlier attempt at this unit changed, if it was committed: its entry is there.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use handover_domain::{AggregateRef, TenantId};
 
 use super::{Action, Reason, asked, done_before};
-use crate::ports::AuditEntry;
+use crate::ports::{AuditEntry, OnFailed};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext, with_tx};
 
 /// Lets later events of the aggregate pass its `FAILED` ones for good; tells how many those are. They stay `FAILED`, and
-/// can be redriven. It matters only where failed events hold later ones (`outbox.on-failed = "hold"`).
+/// can be redriven. Where failed events hold no later ones (`outbox.on-failed = "continue"`) it is refused.
 ///
 /// The aggregate is the caller's tenant's, where no other is named. One of which nothing holds anything is not found.
 pub async fn release_aggregate(
@@ -22,6 +22,10 @@ pub async fn release_aggregate(
     reason: Option<Reason>,
 ) -> Result<u64, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?.unwrap_or(context.tenant);
+    match app.rules.on_failed {
+        OnFailed::Continue => return Err(UseCaseError::NothingHeld),
+        OnFailed::Hold => {}
+    }
     let aggregate = AggregateRef { tenant, kind, id };
     let selection = asked([
         ("aggregateType", Some(aggregate.kind.as_str().into())),
@@ -29,7 +33,8 @@ pub async fn release_aggregate(
         ("tenantId", Some(tenant.get().into())),
     ]);
     let action = Action { name: "outbox.release", selection, reason };
-    let job = Arc::new((aggregate, action.entry(context, (1, 1), app.now())));
+    let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), app.now()) };
+    let job = Arc::new((aggregate, entry));
     with_tx(&app.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move {

@@ -7,7 +7,7 @@ use handover_domain::{ConsumeStatus, TenantId};
 use tracing::debug;
 
 use crate::consumers::answered;
-use crate::ports::{ConsumeCount, OutboxCounts, QueueDepth};
+use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext};
@@ -43,7 +43,7 @@ pub struct Stats {
     pub consumers: Vec<ConsumerStats>,
     /// Dead letters that nobody has decided about for good.
     pub open_letters: u64,
-    /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`].
+    /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`]; none where failed events do not hold.
     pub blocked: u64,
     /// Whether there are more of them.
     pub more_blocked: bool,
@@ -62,7 +62,10 @@ pub async fn stats(
     let outbox = view.outbox_counts(tenant).await?;
     let counts = view.consume_counts(tenant).await?;
     let open_letters = view.undecided_dead_letters(tenant).await?;
-    let blocked = view.blocked_page(tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len() as u64;
+    let blocked = match app.rules.on_failed {
+        OnFailed::Continue => 0,
+        OnFailed::Hold => view.blocked_page(tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len() as u64,
+    };
     // Before the broker is asked: it may live in the same database.
     drop(view);
     let queues = match answered(app.broker.queues()).await {

@@ -5,6 +5,7 @@ use handover_memory::MemoryBroker;
 use handover_application::topology::FULFILLMENT_QUEUE;
 use handover_system::SystemClock;
 
+use super::super::mishaps::{Spoiled, Way};
 use super::*;
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
@@ -30,6 +31,12 @@ fn id(number: usize) -> String {
     format!("event-{number:03}")
 }
 
+/// What became of the messages of an event at fulfillment.
+fn way(mishaps: &Mishaps, number: usize) -> Way {
+    let place = (FULFILLMENT_QUEUE.to_owned(), id(number).parse().unwrap());
+    mishaps.happened().ways.get(&place).copied().unwrap_or_default()
+}
+
 /// Takes and acks so many deliveries; tells their message ids in order.
 async fn taken(subscription: &dyn Subscription, count: usize) -> Vec<String> {
     let mut ids = Vec::new();
@@ -51,8 +58,8 @@ async fn every_tenth_delivery_comes_twice_as_a_message_more_in_its_queue_alone()
     let ids = taken(subscription.as_ref(), 22).await;
     assert_eq!(ids.len(), 22);
     assert_eq!([id(10), id(20)].map(|id| ids.iter().filter(|other| **other == id).count()), [2, 2]);
-    let happened = mishaps.happened();
-    assert_eq!((happened.doubled, happened.repeats), (2, 2));
+    assert_eq!([10, 20].map(|number| way(&mishaps, number)), [Way { whole: 2, copies: 1, acked: 2 }; 2]);
+    assert_eq!(way(&mishaps, 11), Way { whole: 1, copies: 0, acked: 1 });
     let depths = broker.queues().await.unwrap();
     let ready = |name| depths.iter().find(|queue| queue.name == name).unwrap().ready;
     assert_eq!((ready(FULFILLMENT_QUEUE), ready("webhook.dispatch.queue")), (0, 20));
@@ -65,7 +72,7 @@ async fn a_copy_that_is_not_acked_is_no_repeat() {
     let subscription = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
     assert_eq!(subscription.next().await.unwrap().len(), 10);
     assert_eq!(subscription.next().await.unwrap().len(), 1);
-    assert_eq!((mishaps.happened().doubled, mishaps.happened().repeats), (1, 0));
+    assert_eq!(way(&mishaps, 10), Way { whole: 2, copies: 1, acked: 0 });
 }
 
 #[tokio::test]
@@ -107,4 +114,52 @@ async fn a_cut_line_answers_nothing_ends_what_was_open_and_returns_what_was_held
     assert!(returned[0].redelivered);
     let (from, until) = mishaps.happened().away.unwrap();
     assert!(from < until);
+}
+
+#[tokio::test]
+async fn a_copy_is_never_the_message_that_is_spoiled() {
+    let (mishaps, broker) = between().await;
+    // The eleventh delivery is the copy of the tenth.
+    mishaps.spoil(11);
+    broker.publish((1..=10).map(paid).collect()).await.unwrap();
+    let subscription = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(taken(subscription.as_ref(), 11).await[9..], [id(10), id(10)]);
+    assert_eq!(mishaps.happened().spoiled, None);
+    broker.publish(vec![paid(11)]).await.unwrap();
+    let carried = subscription.next().await.unwrap();
+    assert_eq!(
+        carried.iter().map(|delivery| delivery.message.body.as_str()).collect::<Vec<_>>(),
+        ["{\"of\":\"a "]
+    );
+}
+
+#[tokio::test]
+async fn what_was_handed_out_before_is_not_spoiled_when_it_comes_again() {
+    let (mishaps, broker) = between().await;
+    mishaps.spoil(2);
+    broker.publish(vec![paid(1)]).await.unwrap();
+    let first = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(first.next().await.unwrap().len(), 1);
+    first.close().await.unwrap();
+    broker.publish(vec![paid(1), paid(2)]).await.unwrap();
+    let again = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(taken(again.as_ref(), 3).await, [id(1), id(1), id(2)]);
+    assert_eq!(mishaps.happened().spoiled.unwrap().event.as_str(), id(2));
+}
+
+#[tokio::test]
+async fn a_spoiled_event_comes_to_its_queue_in_no_other_way_and_never_twice() {
+    let (mishaps, broker) = between().await;
+    mishaps.spoil(1);
+    broker.publish((1..=9).map(paid).collect()).await.unwrap();
+    let subscription = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
+    // The spoiled one among them is delivered, and counts for nothing: eight others do.
+    assert_eq!(taken(subscription.as_ref(), 9).await.iter().filter(|other| **other == id(1)).count(), 1);
+    // Its confirm was lost: it is sent again. The next but one is the tenth that counts.
+    broker.publish(vec![paid(1), paid(1), paid(10), paid(11)]).await.unwrap();
+    assert_eq!(taken(subscription.as_ref(), 3).await, [id(10), id(11), id(11)]);
+    assert_eq!(way(&mishaps, 1), Way { whole: 0, copies: 0, acked: 1 });
+    assert_eq!(way(&mishaps, 11).copies, 1);
+    let queue = broker.queues().await.unwrap().into_iter().find(|queue| queue.name == FULFILLMENT_QUEUE);
+    assert_eq!(queue.map(|queue| (queue.ready, queue.unacked)), Some((0, 0)));
 }

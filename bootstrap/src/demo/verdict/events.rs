@@ -152,22 +152,28 @@ pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// What was delivered twice was acked without effect.
+/// What was delivered twice was acked without effect: each copy, beside the message that it is of.
 pub(super) fn repeats(evidence: &Evidence<'_>) -> Promise {
-    let happened = evidence.happened;
     let mut against = Against::default();
-    if happened.doubled == 0 {
+    let (mut copies, mut ignored, mut more) = (0, 0, 0);
+    for ((queue, event), way) in &evidence.happened.ways {
+        let repeats = way.acked.saturating_sub(1);
+        copies += way.copies;
+        ignored += repeats.min(way.copies);
+        more += repeats.saturating_sub(way.copies);
+        if repeats < way.copies {
+            against.add(|| format!("{event} at {queue}, {} acked of 1 and {}", way.acked, way.copies));
+        }
+    }
+    if copies == 0 {
         against.add(|| "no delivery was doubled".to_owned());
     }
-    if happened.repeats < happened.doubled {
-        against.add(|| "a copy that nobody acked".to_owned());
-    }
-    let found = match happened.repeats.checked_sub(happened.doubled) {
+    let found = match more {
+        0 => format!("{ignored} ignored"),
         // Those whose confirm was lost with the connection.
-        Some(more) if more > 0 => format!("{} ignored, and {more} that were sent twice", happened.doubled),
-        Some(_) | None => format!("{} ignored", happened.repeats),
+        _ => format!("{ignored} ignored, and {more} that were sent twice"),
     };
-    promise("what comes twice is ignored", format!("{} copies", happened.doubled), found, &against)
+    promise("what comes twice is ignored", format!("{copies} copies"), found, &against)
 }
 
 /// The outage lost nothing and cost no attempt.
@@ -197,7 +203,8 @@ pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
     promise("an outage costs no attempt", promised, found, &against)
 }
 
-/// The spoiled message is a dead letter that somebody has explained, and there is no other.
+/// The spoiled message is a dead letter that somebody has explained, its event came to that queue in no other way, and
+/// there is no other dead letter.
 pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     let letters = &evidence.books.dead_letters;
     let mut against = Against::default();
@@ -206,7 +213,13 @@ pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
         Some(spoiled) if letters.len() != 1 || letters.iter().any(|letter| letter.queue != spoiled.queue) => {
             against.add(|| format!("{} letters, where one died at {}", letters.len(), spoiled.queue));
         }
-        Some(_) => {}
+        Some(spoiled) => {
+            let place = (spoiled.queue.clone(), spoiled.event.clone());
+            // Else it is not the outbox alone that it was applied from.
+            if evidence.happened.ways.get(&place).is_some_and(|way| way.whole > 0) {
+                against.add(|| format!("{}, which came to {} unspoiled as well", place.1, place.0));
+            }
+        }
     }
     let mut decided = 0;
     for letter in letters {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use handover_application::topology::TIMEOUT_QUEUE;
 use handover_domain::{
-    CancelReason, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
+    CancelReason, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
 };
 
 use super::super::journal::{Step, Told};
@@ -75,12 +76,15 @@ fn is_as_told(told: &Told, order: &Order, payments: &[Payment]) -> bool {
         }
 }
 
-/// Unpaid orders were closed after their deadline, and not long after.
+/// Unpaid orders were closed after their deadline, and not long after; and the message of each deadline was taken.
 pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
     let terms = evidence.terms;
     let pending = TimeDelta::from_std(terms.pending).unwrap_or_default();
     let (mut against, mut latest, mut count) = (Against::default(), Duration::ZERO, 0);
     for order in evidence.books.orders.values() {
+        if order.status == OrderStatus::Pending {
+            against.add(|| format!("order {}, which nothing closed", order.id));
+        }
         if order.cancel_reason != Some(CancelReason::Timeout) {
             continue;
         }
@@ -93,6 +97,13 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
                 }
             }
             Err(_) => against.add(|| format!("order {}, closed before its deadline", order.id)),
+        }
+    }
+    let kind = EventType::OrderTimeout.as_str();
+    for event in evidence.books.events.iter().filter(|event| event.event_type == kind) {
+        let place = (TIMEOUT_QUEUE.to_owned(), event.event_id.clone());
+        if evidence.happened.ways.get(&place).is_none_or(|way| way.acked == 0) {
+            against.add(|| format!("order {}, whose {kind} nobody took from its queue", event.aggregate.id));
         }
     }
     let left = evidence.told.orders.values().filter(|told| told.step == Step::Placed).count();

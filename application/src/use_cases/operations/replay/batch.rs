@@ -7,12 +7,12 @@ use chrono::{DateTime, Utc};
 use handover_domain::ConsumeStatus;
 use tracing::{info, warn};
 
-use super::{Ready, Refused, decided};
+use super::Ready;
 use crate::consumers::to_be_tried;
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, PublishOutcome, StoreError, UnitOfWork};
 use crate::relay::outgoing_to;
 use crate::use_cases::operations::done_before;
-use crate::use_cases::operations::letters::UNDECIDED;
+use crate::use_cases::operations::letters::{Refused, UNDECIDED, decided};
 use crate::{App, Attempt, with_tx};
 
 /// How long the confirms of a batch are waited for.

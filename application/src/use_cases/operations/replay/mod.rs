@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use handover_domain::EventId;
 use tracing::warn;
 
-use super::letters::Letters;
-use super::{Action, Reason};
+use super::letters::{Letters, Refused, decided};
+use super::{Action, ActionUnit, Reason};
 use crate::consumers::answered;
-use crate::ports::{DeadLetter, DeadLetterStatus, OutboxRow, StoreError};
+use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::relay::outgoing_to;
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext};
@@ -35,17 +35,6 @@ pub struct ReplayLetters {
     pub dry_run: bool,
     /// Why.
     pub reason: Option<Reason>,
-}
-
-/// A letter that was not sent back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// The queue at which it died.
-    pub queue: String,
-    /// Its key there.
-    pub key: String,
-    /// Why not, and what can be done.
-    pub why: String,
 }
 
 /// What became of a replay.
@@ -93,10 +82,11 @@ pub async fn replay_dead_letters(
         selection: command.letters.selection(),
         reason: command.reason,
     };
-    let parts = ready.len().div_ceil(BATCH);
-    for (part, letters) in ready.chunks(BATCH).enumerate() {
-        let entry = action.entry(context, (part + 1, parts), app.now());
-        let batch = Batch { letters: letters.to_vec(), entry };
+    let ready = ready.into_iter().map(|letter| (letter.event.aggregate.tenant, letter));
+    let units = action.units(context, ready, BATCH, app.now());
+    let parts = units.len();
+    for (part, ActionUnit { rows: letters, entry }) in units.into_iter().enumerate() {
+        let batch = Batch { letters, entry: AuditEntry { at: app.now(), ..entry } };
         let (task, last) = (app.clone(), part + 1 == parts);
         // As a task of its own: a caller who goes away does not cut it between its steps.
         let ended = match app.tx.tasks.spawn(async move { batch.run(&task).await }).await {
@@ -164,13 +154,4 @@ fn judged<'a>(
     let consumer = consumer.ok_or_else(|| format!("no consumer works on {}", letter.queue))?;
     outgoing_to(&letter.queue, event).map_err(|why| format!("it cannot be sent: {why}"))?;
     Ok((event, consumer))
-}
-
-/// Why a letter that somebody decided about is not sent back.
-fn decided(status: DeadLetterStatus) -> Option<&'static str> {
-    match status {
-        DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
-        DeadLetterStatus::Replayed => Some("it was replayed already"),
-        DeadLetterStatus::Discarded => Some("it was discarded"),
-    }
 }

@@ -6,10 +6,13 @@ mod small_day;
 
 use chrono::TimeDelta;
 use handover_application::ports::{DeadLetterStatus, OrderSide};
+use handover_application::topology::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{CancelReason, ConsumeStatus, OrderStatus, OutboxStatus, ProductStatus};
 
 use super::super::journal::Step;
-use small_day::{CANCELLED, COMPLETED, LAMP, PAID, PAID_LATER, SHIPPED, SmallDay, TIMED_OUT};
+use small_day::{
+    CANCELLED, COMPLETED, COPIED, LAMP, PAID, PAID_LATER, SENT_TWICE, SHIPPED, SmallDay, TIMED_OUT,
+};
 
 /// What is broken when this is done to a day on which nothing was.
 #[track_caller]
@@ -36,6 +39,8 @@ fn on_a_day_without_a_fault_every_promise_is_kept_with_the_figures_it_names() {
     assert_eq!(of("one buyer gets the lamp"), same("1 of 64 buyers, 63 told that it is sold"));
     assert_eq!(of("a product is sold once"), same("5 sold, 2 on sale"));
     assert_eq!(of("dead letters are explained"), same("1, 1 explained"));
+    let ignored = "3 ignored, and 1 that were sent twice".to_owned();
+    assert_eq!(of("what comes twice is ignored"), ("3 copies".to_owned(), ignored));
     let states = "2 cancelled, 2 completed, 2 paid, 1 shipped".to_owned();
     assert_eq!(of("orders stand where their clients were told"), ("7 as told".to_owned(), states));
 }
@@ -113,6 +118,8 @@ fn an_order_that_is_closed_too_late_or_too_early_is_told() {
         assert_eq!(broken_by.is_empty(), broken, "closed after {seconds} s: {broken_by:?}");
         assert!(broken_by.iter().all(|name| *name == "unpaid orders are closed in time"), "{broken_by:?}");
     }
+    let untaken = |day: &mut SmallDay| day.happened.ways.retain(|(queue, _), _| queue != TIMEOUT_QUEUE);
+    assert_eq!(after(untaken), ["unpaid orders are closed in time"], "closed, but not by a message");
 }
 
 #[test]
@@ -280,9 +287,16 @@ fn credit_that_is_not_the_sum_of_its_changes_is_told() {
 
 #[test]
 fn a_copy_that_nobody_ignored_and_a_day_without_copies_are_told() {
-    assert_eq!(after(|day| day.happened.repeats = 2), ["what comes twice is ignored"]);
-    assert_eq!(after(|day| day.happened.doubled = 0), ["what comes twice is ignored"]);
-    assert!(after(|day| day.happened.repeats = 4).is_empty(), "a lost confirm makes copies of its own");
+    let ignored = ["what comes twice is ignored"];
+    assert_eq!(after(|day| day.way(WEBHOOK_QUEUE, COPIED).acked = 1), ignored);
+    assert_eq!(after(|day| day.way(INVENTORY_QUEUE, COPIED).acked = 2), ignored);
+    let masked = after(|day| {
+        day.way(INVENTORY_QUEUE, COPIED).acked = 2;
+        day.way(WEBHOOK_QUEUE, SENT_TWICE).acked = 9;
+    });
+    assert_eq!(masked, ignored, "what was sent twice elsewhere makes up for nothing");
+    assert_eq!(after(|day| day.happened.ways.values_mut().for_each(|way| way.copies = 0)), ignored);
+    assert!(after(|day| day.way(WEBHOOK_QUEUE, COPIED).acked = 3).is_empty(), "a lost confirm makes more");
 }
 
 #[test]
@@ -308,6 +322,12 @@ fn a_dead_letter_that_is_open_missing_more_than_one_or_elsewhere_is_told() {
     assert_eq!(after(|day| day.books.dead_letters.push(day.books.dead_letters[0].clone())), dead);
     assert_eq!(after(|day| day.books.dead_letters[0].queue = "buyer.credit.queue".to_owned()), dead);
     assert_eq!(after(|day| day.happened.spoiled = None), dead);
+    assert_eq!(
+        after(|day| day.way(FULFILLMENT_QUEUE, 1).whole = 1),
+        dead,
+        "its event came there unspoiled too"
+    );
+    assert!(after(|day| day.way(WEBHOOK_QUEUE, 1).whole = 9).is_empty(), "elsewhere it comes as it is");
     assert!(after(|day| day.books.dead_letters[0].status = DeadLetterStatus::Replayed).is_empty());
 }
 
@@ -318,5 +338,6 @@ fn messages_in_the_queues_and_unpaid_orders_are_still_on_their_way() {
         let row = day.row(TIMED_OUT);
         (row.status, row.cancel_reason) = (OrderStatus::Pending, None::<CancelReason>);
     });
+    assert!(broken.contains(&"unpaid orders are closed in time"), "{broken:?}");
     assert!(broken.contains(&"nothing is still on its way"), "{broken:?}");
 }

@@ -8,15 +8,16 @@ use handover_application::ports::{
     BuyerCredit, ConsumeRecord, Consumed, CreditChange, DeadLetter, DeadLetterStatus, EventMetadata,
     ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Notification, OrderSide, OutboxRow,
 };
+use handover_application::topology::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
-    AggregateRef, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, Money, NewOrder, Order,
-    OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus, Product,
+    AggregateRef, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, EventType, Money, NewOrder,
+    Order, OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus, Product,
     ProductAction, ProductStatus, Settlement, Shipment, TenantId, UserId,
 };
 
 use super::super::super::books::Books;
 use super::super::super::journal::{Account, Step, Told};
-use super::super::super::mishaps::{Happened, Spoiled};
+use super::super::super::mishaps::{Happened, Spoiled, Way, Ways};
 use super::super::{Evidence, Promise, Taker, Terms, judge};
 
 /// The order of the lamp.
@@ -29,6 +30,10 @@ pub(super) const CANCELLED: i64 = 5;
 pub(super) const TIMED_OUT: i64 = 6;
 /// The first payment failed, the second succeeded.
 pub(super) const PAID_LATER: i64 = 7;
+
+/// The event whose messages came twice, and the one that was sent twice.
+pub(super) const COPIED: i64 = 1;
+pub(super) const SENT_TWICE: i64 = 3;
 
 /// A day, and what it is judged by.
 pub(super) struct SmallDay {
@@ -58,8 +63,7 @@ impl SmallDay {
             told: Account::default(),
             books: Books::default(),
             happened: Happened {
-                doubled: 3,
-                repeats: 3,
+                ways: Ways::default(),
                 spoiled: Some(Spoiled {
                     queue: "order.fulfillment.queue".to_owned(),
                     event: "event-1".parse().unwrap(),
@@ -77,6 +81,10 @@ impl SmallDay {
         day.told.rush.won = vec![LAMP.try_into().unwrap()];
         day.told.rush.refused = 63;
         day.books.dead_letters.push(letter(now));
+        *day.way(INVENTORY_QUEUE, COPIED) = Way { whole: 3, copies: 2, acked: 3 };
+        *day.way(WEBHOOK_QUEUE, COPIED) = Way { whole: 2, copies: 1, acked: 2 };
+        // Its confirm was lost.
+        *day.way(WEBHOOK_QUEUE, SENT_TWICE) = Way { whole: 2, copies: 0, acked: 2 };
         day
     }
 
@@ -110,6 +118,12 @@ impl SmallDay {
     /// What the client of an order was told, to be changed.
     pub(super) fn client(&mut self, order: i64) -> &mut Told {
         self.told.orders.get_mut(&order.try_into().unwrap()).unwrap()
+    }
+
+    /// What became of the messages of an event at a queue, to be changed.
+    pub(super) fn way(&mut self, queue: &str, event: i64) -> &mut Way {
+        let place = (queue.to_owned(), format!("event-{event}").parse().unwrap());
+        self.happened.ways.entry(place).or_default()
     }
 
     fn order(&mut self, number: i64) {
@@ -228,6 +242,9 @@ impl SmallDay {
             released_time: None,
         };
         self.books.events.push(row.clone());
+        if event.event_type() == EventType::OrderTimeout {
+            *self.way(TIMEOUT_QUEUE, id) = Way { whole: 1, copies: 0, acked: 1 };
+        }
         for taker in self.takers.iter().filter(|taker| taker.takes.contains(&row.event_type)) {
             self.books.consumed.push(consumed(&taker.consumer, &row, self.now));
         }
