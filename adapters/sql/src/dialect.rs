@@ -36,8 +36,8 @@ pub(crate) trait Dialect: Send + Sync {
     /// Names the index of a table in `FROM`: a plan that must not depend on statistics.
     fn index(&self, name: &str) -> String;
 
-    /// That the row `o` of the outbox is still to be published, as the index says it that holds these rows.
-    fn pending(&self) -> &'static str;
+    /// That this row of the outbox is still to be published, in the words of the index that holds these rows.
+    fn pending(&self, row: &str) -> String;
 
     /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;

@@ -159,8 +159,8 @@ impl Dialect for MysqlDialect {
         format!("FORCE INDEX ({name})")
     }
 
-    fn pending(&self) -> &'static str {
-        "o.pending = 1"
+    fn pending(&self, row: &str) -> String {
+        format!("{row}.pending = 1")
     }
 
     fn or_replace(&self, _key: &str, columns: &[&str]) -> String {

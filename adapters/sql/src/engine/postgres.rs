@@ -151,8 +151,8 @@ impl Dialect for PostgresDialect {
         String::new()
     }
 
-    fn pending(&self) -> &'static str {
-        "o.status IN ('NEW', 'RETRY')"
+    fn pending(&self, row: &str) -> String {
+        format!("{row}.status IN ('NEW', 'RETRY')")
     }
 
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {

@@ -264,8 +264,8 @@ impl Dialect for SqliteDialect {
         format!("INDEXED BY {name}")
     }
 
-    fn pending(&self) -> &'static str {
-        "o.status IN ('NEW', 'RETRY')"
+    fn pending(&self, row: &str) -> String {
+        format!("{row}.status IN ('NEW', 'RETRY')")
     }
 
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {

@@ -41,7 +41,7 @@ fn conditions(
         "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
          AND (o.event_type = '{timeout}' OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND e.next_retry_time > ? AND e.event_type <> '{timeout}' AND {EARLIER})",
-        pending = dialect.pending(),
+        pending = dialect.pending("o"),
         waiting = dialect.index("idx_outbox_waiting"),
     );
     match on_failed {
