@@ -168,8 +168,10 @@ CREATE TABLE dead_letters (
     body        LONGTEXT NOT NULL,
     reason      MEDIUMTEXT NOT NULL,
     died_at     DATETIME(6) NOT NULL,
-    status      VARCHAR(16) NOT NULL CHECK (status IN ('OPEN', 'REPLAYING', 'REPLAYED', 'DISCARDED')),
-    UNIQUE KEY uk_dead_letter (queue, message_key)
+    status      VARCHAR(16) NOT NULL,
+    UNIQUE KEY uk_dead_letter (queue, message_key),
+    -- Named, or nobody could change it on both servers.
+    CONSTRAINT ck_dead_letters_status CHECK (status IN ('OPEN', 'REPLAYING', 'REPLAYED', 'DISCARDED'))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 

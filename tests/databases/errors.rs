@@ -16,6 +16,7 @@ on_every_server!(
     a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit_can_be_committed,
     of_two_units_in_a_deadlock_one_is_told_to_try_again,
     a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_works,
+    connections_that_are_killed_while_they_lie_idle_are_nobodys_outage,
     units_that_are_dropped_anywhere_leave_no_transaction_open,
     a_wrong_password_is_an_outage_and_no_fault_of_the_work,
 );
@@ -110,6 +111,19 @@ async fn a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_wo
     let rows = fixture.store.view().await.unwrap().outbox_by_event(&ids).await.unwrap();
     let found: Vec<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     assert_eq!(found, ["after"]);
+}
+
+async fn connections_that_are_killed_while_they_lie_idle_are_nobodys_outage(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    for round in 0..5 {
+        let mut units = Vec::new();
+        for _ in 0..8 {
+            units.push(fixture.store.begin().await.unwrap());
+        }
+        drop(units);
+        kill_connections(&fixture, kind).await;
+        append(&fixture.store, &[event(&format!("e{round}"), 1, round)]).await.unwrap();
+    }
 }
 
 /// A unit that is dropped at any moment before its commit. The next that gets its connection must not be in its

@@ -199,6 +199,14 @@ impl DatabaseServer {
     }
 }
 
+impl Drop for DatabaseServer {
+    fn drop(&mut self) {
+        // First the server, whose shell removes the folder too; but one that was killed has no shell any more.
+        drop(lock(&self.watched).take());
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// A database of one test.
 #[derive(Debug)]
 pub struct TestDatabase {

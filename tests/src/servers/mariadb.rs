@@ -31,6 +31,8 @@ pub(super) fn make(folder: &Path) -> Result<(), Fault> {
         .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
         .args(["--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=32M"])
         .arg(format!("--datadir={}", folder.join("data").display()))
+        // Every server that starts removes the temporary tables it finds there, those of others too.
+        .env("TMPDIR", folder)
         .args(user())
         .current_dir(folder))
 }
@@ -43,6 +45,7 @@ pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Resul
         format!("--socket={}", folder.join("socket").display()),
         format!("--init-file={}", folder.join("accounts.sql").display()),
         format!("--pid-file={}", folder.join("pid").display()),
+        format!("--tmpdir={}", folder.display()),
         format!("--port={port}"),
     ]);
     command.extend(

@@ -103,9 +103,14 @@ impl Watched {
         tail(&std::fs::read_to_string(&self.log).unwrap_or_default())
     }
 
-    /// `kill -9`; its folder stays.
+    /// `kill -9`, to the processes it has started too; its folder stays.
     pub fn kill(mut self) -> Result<(), Fault> {
+        let children = self.children();
         self.signal("KILL")?;
+        for child in children {
+            // It may have ended with its parent.
+            let _ = signal(child, "KILL");
+        }
         self.end(true)
     }
 
@@ -114,34 +119,41 @@ impl Watched {
         self.end(true)
     }
 
-    /// SIGSTOP, to the processes it has started too: it is there and does not answer.
+    /// SIGSTOP, to the processes it has started too: it is there and does not answer. Returns once all stand still.
     pub fn pause(&self) -> Result<(), Fault> {
-        self.signal("STOP")?;
-        self.signal_children("STOP");
+        stop(self.pid)?;
+        // It starts no more of them now.
+        for child in self.children() {
+            // It may have ended meanwhile.
+            let _ = stop(child);
+        }
         Ok(())
     }
 
     /// SIGCONT.
     pub fn go_on(&self) -> Result<(), Fault> {
-        self.signal_children("CONT");
+        for child in self.children() {
+            let _ = signal(child, "CONT");
+        }
         self.signal("CONT")
     }
 
-    fn signal_children(&self, name: &str) {
+    /// The processes it has started.
+    fn children(&self) -> Vec<u32> {
         let parent = format!(" {} ", self.pid);
-        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             // The parent follows the state, which follows the name.
-            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-            if rest.get(1..).is_some_and(|rest| rest.starts_with(&parent)) {
-                // It may have ended meanwhile.
-                let _ = super::run(Command::new("kill").arg(format!("-{name}")).arg(entry.file_name()));
-            }
-        }
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.get(1..).is_some_and(|rest| rest.starts_with(&parent)))
+        })
+        .collect()
     }
 
     fn signal(&self, name: &str) -> Result<(), Fault> {
-        super::run(Command::new("kill").arg(format!("-{name}")).arg(self.pid.to_string()))
+        signal(self.pid, name)
     }
 
     fn end(&mut self, keep_folder: bool) -> Result<(), Fault> {
@@ -161,6 +173,31 @@ impl Watched {
         }
         Ok(())
     }
+}
+
+fn signal(pid: u32, name: &str) -> Result<(), Fault> {
+    super::run(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()))
+}
+
+/// Stops a process, and waits until it stands still.
+fn stop(pid: u32) -> Result<(), Fault> {
+    signal(pid, "STOP")?;
+    let begun = Instant::now();
+    while !stands_still(pid) {
+        if begun.elapsed() > END_WITHIN {
+            return Err(format!("process {pid} does not stop").into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Whether every thread of a process is stopped, or the process is gone.
+fn stands_still(pid: u32) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+    })
 }
 
 impl Drop for Watched {

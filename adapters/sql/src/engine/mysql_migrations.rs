@@ -93,8 +93,8 @@ fn statements(sql: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a statement failed because what it makes is there, or what it drops is not.
 fn was_done(error: &sqlx::Error) -> bool {
-    // Table, column, key, foreign key; nothing to drop.
-    let there = [1050, 1060, 1061, 1826, 1022, 1091, 1051];
+    // Table, column, key, constraint (MySQL and MariaDB differ), trigger; nothing to drop.
+    let there = [1050, 1060, 1061, 1022, 1826, 3822, 1359, 1091, 1051, 3940, 1360];
     error.as_database_error().and_then(number).is_some_and(|number| there.contains(&number))
 }
 

@@ -24,8 +24,8 @@ use crate::value::Value;
 const ACQUIRE: Duration = Duration::from_secs(5);
 /// The longest that an answer is waited for; locks are given up before, by the server.
 const ANSWER: Duration = Duration::from_secs(15);
-/// A connection that lay idle for longer is asked first whether it still works.
-const FRESH: Duration = Duration::from_secs(1);
+/// A connection that lay idle for longer is asked first whether it still works. Under load none does.
+const FRESH: Duration = Duration::from_millis(100);
 /// The longest that such a question is waited for.
 const PING: Duration = Duration::from_secs(2);
 /// Statements that a connection keeps prepared: slices come in lengths of powers of two.

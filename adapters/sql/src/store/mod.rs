@@ -26,11 +26,15 @@ use async_trait::async_trait;
 use chrono::Duration;
 use handover_application::Wake;
 use handover_application::ports::{Clock, OnFailed, Store, StoreError, UnitOfWork, View};
+use tokio::time::Instant;
 
 use crate::bells::Bells;
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
 use crate::session::Session;
+
+/// A connection that was cut says so at once; who has waited longer is told that the database is away.
+const STALE_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// How long a store that is closed tries to tell others what was committed.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
@@ -155,9 +159,18 @@ impl SqlStore {
 
     /// A session in a transaction.
     pub(crate) async fn transaction(&self) -> Result<Session, StoreError> {
-        let mut session = self.writing().await?;
-        session.begin().await?;
-        Ok(session)
+        let asked = Instant::now();
+        loop {
+            let mut session = self.writing().await?;
+            match session.begin().await {
+                Ok(()) => return Ok(session),
+                // A connection that was cut while it lay idle. Nothing was begun, so another will do.
+                Err(StoreError::Unavailable(cause)) if asked.elapsed() < STALE_WITHIN => {
+                    tracing::debug!(%cause, "an idle connection was lost; taking another");
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// A session that reads what is committed.
