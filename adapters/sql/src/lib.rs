@@ -20,6 +20,7 @@ mod row;
 mod session;
 mod statements;
 mod store;
+mod timing;
 mod value;
 
 pub use broker::DatabaseBroker;
@@ -29,4 +30,5 @@ pub use engine::sqlite::SqliteOptions;
 pub use row::Row;
 pub use statements::Statements;
 pub use store::SqlStore;
+pub use timing::TARGET as STATEMENTS;
 pub use value::Value;
