@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::error;
+use tracing::{error, warn};
 
-use crate::consumers::{Consumer, DeadLetterDrainer, subscribe};
+use crate::consumers::{Consumer, DeadLetterDrainer, answered, subscribe};
 use crate::jobs::TimeoutSweep;
-use crate::ports::RelayId;
+use crate::ports::{BrokerError, RelayId};
 use crate::relay::Relay;
 use crate::settings::Settings;
 use crate::use_cases::UseCaseError;
@@ -33,9 +33,16 @@ impl Roles {
 }
 
 /// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing.
-/// Every process does this before it takes its first order, whatever its roles.
+/// Every process does this before it takes its first order, whatever its roles. A broker that is away keeps nobody from
+/// starting: events wait for it in the outbox, and it is told when it comes.
 pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
-    app.broker.declare(&app.topology()).await?;
+    match answered(app.broker.declare(&app.topology())).await {
+        Ok(()) => {}
+        Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+            warn!(%error, "[ALERT] the broker is away; events wait until it comes");
+        }
+        Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
+    }
     for subscriber in app.subscribers() {
         subscribe(app, subscriber.handler.name()).await?;
     }

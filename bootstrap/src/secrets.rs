@@ -1,7 +1,7 @@
 //! The secrets that tokens and payment callbacks are verified with: from the configuration, or made at the first start
 //! and kept beside the database, readable by its owner alone.
 //!
-//! **Invariant:** outside loopback only configured secrets are used.
+//! **Invariant:** outside loopback, and on a database that other processes share, only configured secrets are used.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use handover_system::secret_bytes;
 
 use crate::Failure;
 use crate::beside::beside;
-use crate::config::{Config, Secret};
+use crate::config::{Config, DatabaseChoice, Secret};
 
 /// Both secrets.
 #[derive(Debug, Clone)]
@@ -24,8 +24,11 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Whether a service that listens there may start with what is configured.
+    /// Whether a service that listens there may start with what is configured. One that listens nowhere needs none.
     pub fn allow(config: &Config, listen: Option<SocketAddr>) -> Result<(), Failure> {
+        if listen.is_some() && config.database.file().is_none() {
+            Secrets::of(config)?;
+        }
         if let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) {
             for (key, secret) in
                 [("auth.jwt-secret", &config.jwt_secret), ("gateway.secret", &config.gateway_secret)]
@@ -45,39 +48,63 @@ impl Secrets {
 
     /// What tokens are signed with.
     pub fn jwt(config: &Config) -> Result<Secret, Failure> {
-        Self::set_or_kept(config.jwt_secret.as_ref(), &config.database, "jwt-secret", "")
+        JWT.found(config.jwt_secret.as_ref(), &config.database)
     }
 
     fn gateway(config: &Config) -> Result<Secret, Failure> {
-        // Hexadecimal is base64 too, so it may follow the prefix as it is.
-        Self::set_or_kept(config.gateway_secret.as_ref(), &config.database, "gateway-secret", "whsec_")
+        GATEWAY.found(config.gateway_secret.as_ref(), &config.database)
     }
 
     /// Where each comes from, key by key; nothing is made.
     pub(crate) fn look(config: &Config) -> [(&'static str, Result<Source, Failure>); 2] {
-        let source = |set: &Option<Secret>, purpose, prefix| {
-            let path = beside(&config.database, purpose);
-            match set {
-                Some(secret) => Ok(Source::Set(secret.clone())),
-                None if path.exists() => read(&path, prefix).map(|_| Source::Kept(path)),
-                None => Ok(Source::ToBeMade),
-            }
-        };
         [
-            ("auth.jwt-secret", source(&config.jwt_secret, "jwt-secret", "")),
-            ("gateway.secret", source(&config.gateway_secret, "gateway-secret", "whsec_")),
+            (JWT.key, JWT.source(config.jwt_secret.as_ref(), &config.database)),
+            (GATEWAY.key, GATEWAY.source(config.gateway_secret.as_ref(), &config.database)),
         ]
     }
+}
 
-    fn set_or_kept(
-        set: Option<&Secret>,
-        database: &Path,
-        purpose: &str,
-        prefix: &str,
-    ) -> Result<Secret, Failure> {
+/// One of the two.
+struct Kind {
+    key: &'static str,
+    /// What the file beside the database is called after.
+    purpose: &'static str,
+    /// What it begins with.
+    prefix: &'static str,
+}
+
+const JWT: Kind = Kind { key: "auth.jwt-secret", purpose: "jwt-secret", prefix: "" };
+// Hexadecimal is base64 too, so it may follow the prefix as it is.
+const GATEWAY: Kind = Kind { key: "gateway.secret", purpose: "gateway-secret", prefix: "whsec_" };
+
+impl Kind {
+    /// Set, or kept beside the database; made if it is not there.
+    fn found(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
         match set {
             Some(secret) => Ok(secret.clone()),
-            None => kept(&beside(database, purpose), prefix),
+            None => kept(&self.path(database)?, self.prefix),
+        }
+    }
+
+    fn source(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Source, Failure> {
+        if let Some(secret) = set {
+            return Ok(Source::Set(secret.clone()));
+        }
+        let path = self.path(database)?;
+        if path.exists() {
+            read(&path, self.prefix).map(|_| Source::Kept(path))
+        } else {
+            Ok(Source::ToBeMade)
+        }
+    }
+
+    /// Where it is kept: a database of many processes has nothing beside it.
+    fn path(&self, database: &DatabaseChoice) -> Result<PathBuf, Failure> {
+        match database {
+            DatabaseChoice::File(path) => Ok(beside(path, self.purpose)),
+            DatabaseChoice::Server(_) => {
+                Err(Failure::SecretShared { key: self.key, database: database.clone() })
+            }
         }
     }
 }
@@ -204,6 +231,27 @@ mod tests {
             assert_eq!(needed(&[], listen), None);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made that is not used");
+    }
+
+    #[test]
+    fn on_a_server_both_secrets_must_be_set_and_nothing_is_made() {
+        let url = ("HANDOVER_DATABASE__URL", "postgres://shop:hush@db/shop");
+        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
+        let signing = format!("whsec_{}", "cd".repeat(32));
+        let gateway = ("HANDOVER_GATEWAY__SECRET", signing.as_str());
+        let load = |more: &[(&str, &str)]| {
+            let variables = more.iter().chain([&url]).map(|(name, value)| ((*name).into(), (*value).into()));
+            Config::load(&Sources { variables: variables.collect(), ..Sources::default() }).unwrap()
+        };
+        for (set, missing) in
+            [(&[][..], "auth.jwt-secret"), (&[jwt], "gateway.secret"), (&[gateway], "auth.jwt-secret")]
+        {
+            let refused = Secrets::allow(&load(set), at("127.0.0.1:8080")).unwrap_err();
+            assert!(matches!(&refused, Failure::SecretShared { key, .. } if *key == missing), "{refused}");
+            assert!(!refused.explain().to_string().contains("hush"));
+            Secrets::allow(&load(set), None).unwrap();
+        }
+        Secrets::allow(&load(&[jwt, gateway]), at("127.0.0.1:8080")).unwrap();
     }
 
     #[test]

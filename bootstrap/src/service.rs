@@ -21,12 +21,12 @@ use crate::{Failure, Secrets};
 pub struct Service {
     app: App,
     database: Database,
-    edge: Option<Listening>,
-    secrets: Secrets,
+    edge: Option<(Listening, Secrets)>,
 }
 
 impl Service {
-    /// Takes the database, brings it up to date, ends what a crashed predecessor left, and starts the parts.
+    /// Takes the database (a file is brought up to date, and what a crashed predecessor left in it is ended) and starts
+    /// the parts.
     pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
         Service::start_carried(config, parts, direct()).await
     }
@@ -46,25 +46,28 @@ impl Service {
         let wake = Wake::default();
         let database = Database::open(&config.database, &wake).await?;
         database.take_over().await?;
-        let secrets = Secrets::of(config)?;
         let app = application(config, &database, carriage).await?;
         runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
+        database.keep_in_touch(&app.tx.tasks);
         runtime::start(&app, &wake, parts.roles, &config.settings);
         let edge = match listener {
-            Some(listener) => Some(Listening::start(listener, &app, &database, &secrets)?),
+            Some(listener) => {
+                let secrets = Secrets::of(config)?;
+                Some((Listening::start(listener, &app, &database, &secrets)?, secrets))
+            }
             None => None,
         };
-        Ok(Service { app, database, edge, secrets })
+        Ok(Service { app, database, edge })
     }
 
     /// Where the API listens, if it does: the actual port when 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.edge.as_ref().map(Listening::address)
+        self.edge.as_ref().map(|(edge, _)| edge.address())
     }
 
-    /// The secrets in use.
-    pub fn secrets(&self) -> &Secrets {
-        &self.secrets
+    /// The secrets in use, if the API is served.
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.edge.as_ref().map(|(_, secrets)| secrets)
     }
 
     /// The application inside.
@@ -75,7 +78,7 @@ impl Service {
     /// Waits until the API ends by itself, which it should not.
     pub async fn failed(&mut self) -> Failure {
         match &mut self.edge {
-            Some(edge) => edge.failed().await,
+            Some((edge, _)) => edge.failed().await,
             None => std::future::pending().await,
         }
     }
@@ -92,7 +95,7 @@ impl Service {
                 running: running.to_owned(),
             }),
         };
-        if let Some(edge) = self.edge {
+        if let Some((edge, _)) = self.edge {
             edge.close();
             let ended = tokio::time::timeout_at(deadline, edge.ended()).await;
             in_time("HTTP requests", ended.is_ok())?;

@@ -11,7 +11,7 @@ use crate::config::{LogConfig, LogFormat};
 
 /// Installs the log for this process. A second call changes nothing.
 pub fn install(config: &LogConfig) {
-    let filter = EnvFilter::builder().parse_lossy(&config.level);
+    let filter = filter(config);
     let json = match config.format {
         LogFormat::Json => true,
         LogFormat::Text => false,
@@ -31,9 +31,15 @@ pub fn install(config: &LogConfig) {
     }
 }
 
+/// What is logged. The driver of RabbitMQ prints whole messages and tells every lost connection as an error of its own;
+/// its adapter tells what matters.
+fn filter(config: &LogConfig) -> EnvFilter {
+    EnvFilter::builder().parse_lossy(format!("lapin=off,{}", config.level))
+}
+
 /// Installs the log of this process as JSON lines in a file. A second call changes nothing.
 pub(crate) fn install_in(config: &LogConfig, file: File) {
-    let filter = EnvFilter::builder().parse_lossy(&config.level);
+    let filter = filter(config);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Mutex::new(file));
     let json = builder.json().flatten_event(true).with_current_span(true).with_span_list(false);
     if let Err(error) = json.try_init() {

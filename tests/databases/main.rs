@@ -49,7 +49,7 @@ impl Fixture {
     async fn new(kind: ServerKind) -> Fixture {
         let database = migrated(kind).await;
         let clock = Arc::new(ManualClock::new(start()));
-        let store = open(kind, &database.url(), clock, &Wake::default());
+        let store = open(&database.url(), clock, &Wake::default());
         Fixture { store, database }
     }
 
@@ -57,7 +57,7 @@ impl Fixture {
     fn beside(&self) -> Process {
         let wake = Wake::default();
         let clock = Arc::new(ManualClock::new(start()));
-        let store = open(self.database.server().kind(), &self.database.url(), clock, &wake);
+        let store = open(&self.database.url(), clock, &wake);
         Process { store, wake }
     }
 

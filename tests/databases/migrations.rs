@@ -15,7 +15,7 @@ on_every_server!(migrating_from_many_places_at_once_is_safe, a_migration_that_wa
 async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
     let stores = (0..4).map(|_| async {
-        let store = open(kind, &database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+        let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
         assert!(!store.is_ready().await? || store.schema_version().await?.0.is_some());
         store.migrate().await?;
         store.is_ready().await
@@ -28,7 +28,7 @@ async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
 /// Where DDL is not transactional, what was done stays done; elsewhere it is undone whole.
 async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
     let database = migrated(kind).await;
-    let store = open(kind, &database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
     let needed = store.schema_version().await.unwrap().1;
     match kind {
         ServerKind::MariaDb => {

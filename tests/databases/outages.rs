@@ -24,7 +24,7 @@ on_every_server!(
 async fn own(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlStore) {
     let server = DatabaseServer::start(kind, Durability::Full).await.unwrap();
     let database = server.database(None).await.unwrap();
-    let store = open(kind, &database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
     store.migrate().await.unwrap();
     (server, database, store)
 }

@@ -45,7 +45,7 @@ async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, Fault> {
         ServerKind::Postgres => {
             server.execute(&format!("CREATE DATABASE {TEMPLATE}")).await?;
             let url = server.url(TEMPLATE, server.port());
-            let store = open(kind, &url, Arc::new(ManualClock::new(start())), &Wake::default());
+            let store = open(&url, Arc::new(ManualClock::new(start())), &Wake::default());
             store.migrate().await?;
             store.close().await;
         }
@@ -59,7 +59,7 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
     let database = server.database(Some(TEMPLATE)).await.expect("a database is made");
     match kind {
         ServerKind::MariaDb => {
-            let store = open(kind, &database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+            let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
             store.migrate().await.expect("migrations run");
             store.close().await;
         }
@@ -68,14 +68,10 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
     database
 }
 
-/// A store on a database of this kind.
-pub fn open(kind: ServerKind, url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlStore {
-    let options = ServerOptions::new(url);
-    let store = match kind {
-        ServerKind::MariaDb => SqlStore::open_mysql(&options, clock, wake.clone()),
-        ServerKind::Postgres => SqlStore::open_postgres(&options, clock, wake.clone()),
-    };
-    store.expect("the URL is one")
+/// A store on the database of this URL.
+pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlStore {
+    let options = ServerOptions::parse(url).expect("the URL is one");
+    SqlStore::open_server(&options, clock, wake.clone())
 }
 
 /// Runs a statement behind the store's back; tells how many rows it changed.
@@ -109,14 +105,14 @@ impl ServerStoreRig {
     pub async fn new(kind: ServerKind) -> ServerStoreRig {
         let database = migrated(kind).await;
         let (wake, clock) = (Wake::default(), ManualClock::new(start()));
-        let store = open(kind, &database.url(), Arc::new(Restless(clock.clone())), &wake);
+        let store = open(&database.url(), Arc::new(Restless(clock.clone())), &wake);
         ServerStoreRig { store, database, kind, wake, clock }
     }
 
     async fn anew(&self) -> SqlStore {
         self.store.close().await;
         let clock = Arc::new(Restless(self.clock.clone()));
-        open(self.kind, &self.database.url(), clock, &Wake::default())
+        open(&self.database.url(), clock, &Wake::default())
     }
 }
 

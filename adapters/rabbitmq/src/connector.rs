@@ -1,5 +1,6 @@
 //! A connection that is made when it is asked for, and again when it is gone.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +24,11 @@ pub(crate) struct Connector {
     connected: Arc<Notify>,
 }
 
-#[derive(Default)]
 struct State {
     link: Option<Arc<Link>>,
     failed: Option<Failed>,
+    /// The node that is tried next, counted round and round.
+    turn: usize,
 }
 
 struct Failed {
@@ -41,7 +43,10 @@ impl Connector {
         settings: Arc<RabbitSettings>,
         connected: Arc<Notify>,
     ) -> Arc<Connector> {
-        Arc::new(Connector { purpose, settings, state: Mutex::default(), connected })
+        // Processes begin anywhere, so that they spread over the nodes.
+        let turn = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or(0);
+        let state = Mutex::new(State { link: None, failed: None, turn });
+        Arc::new(Connector { purpose, settings, state, connected })
     }
 
     /// The connection. The attempt goes on if the caller goes away: a caller with little patience may come again.
@@ -62,6 +67,12 @@ impl Connector {
         }
     }
 
+    /// The connection, if there is one; none is made.
+    pub(crate) fn established(&self) -> Option<Arc<Link>> {
+        // Somebody is connecting: there is none.
+        self.state.try_lock().ok()?.link.clone().filter(|link| link.is_up())
+    }
+
     async fn connect(&self) -> Result<Arc<Link>, Fault> {
         let mut state = self.state.lock().await;
         if let Some(link) = state.link.as_ref().filter(|link| link.is_up()) {
@@ -77,11 +88,10 @@ impl Connector {
                 Kind::Away | Kind::Missing | Kind::Unfit => Fault::Pausing(failed.fault.to_string()),
             });
         }
-        match Link::connect(&self.settings, self.purpose).await {
+        match self.connect_to_any(&mut state.turn).await {
             Ok(link) => {
                 let link = Arc::new(link);
-                *state = State { link: Some(Arc::clone(&link)), failed: None };
-                info!(purpose = self.purpose, place = self.settings.place(), "[RabbitMQ] connected");
+                (state.link, state.failed) = (Some(Arc::clone(&link)), None);
                 self.connected.notify_one();
                 Ok(link)
             }
@@ -97,5 +107,68 @@ impl Connector {
                 Err(fault)
             }
         }
+    }
+
+    /// Tries each node once. The turn passes on after every attempt: a node that takes connections and then loses them
+    /// is not asked again before the others.
+    async fn connect_to_any(&self, turn: &mut usize) -> Result<Link, Fault> {
+        let hosts = &self.settings.hosts;
+        let mut last = Fault::Broken("no node is named".to_owned());
+        for _ in hosts {
+            let Some(host) = hosts.get(*turn % hosts.len()) else { break };
+            *turn = turn.wrapping_add(1);
+            match Link::connect(&self.settings, host, self.purpose).await {
+                Ok(link) => {
+                    info!(purpose = self.purpose, place = self.settings.place(), node = %host, "[RabbitMQ] connected");
+                    return Ok(link);
+                }
+                // Users, rights and vhosts are those of the whole cluster.
+                Err(fault) if fault.kind() == Kind::Denied => return Err(fault),
+                Err(fault) => {
+                    if hosts.len() > 1 {
+                        warn!(purpose = self.purpose, node = %host, error = %fault, "[RabbitMQ] a node is away");
+                    }
+                    last = fault;
+                }
+            }
+        }
+        Err(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_attempt_asks_every_node_once_and_the_next_only_after_a_pause() {
+        let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+        let mut hosts = Vec::new();
+        for node in 0..3 {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            hosts.push(listener.local_addr().unwrap().to_string());
+            let asked = asked.clone();
+            tokio::spawn(async move {
+                while let Ok((connection, _)) = listener.accept().await {
+                    drop(connection);
+                    asked.send(node).unwrap();
+                }
+            });
+        }
+        let mut settings = RabbitSettings::parse(&format!("amqp://{}", hosts.join(","))).unwrap();
+        settings.longest_pause = Duration::from_secs(3600);
+        let connector = Connector::new("testing", Arc::new(settings), Arc::default());
+        for _ in 0..2 {
+            assert!(connector.link().await.is_err());
+        }
+        let mut nodes = Vec::new();
+        while nodes.len() < 3 {
+            nodes.push(asks.recv().await.unwrap());
+        }
+        assert!(asks.try_recv().is_err(), "the second attempt came too early");
+        let first = nodes[0];
+        assert_eq!(nodes, [first, (first + 1) % 3, (first + 2) % 3]);
     }
 }

@@ -58,11 +58,6 @@ impl RabbitBroker {
         RabbitBroker { shared, publisher, _watch: Arc::new(watch) }
     }
 
-    /// Whether the server takes no messages at the moment, and why: memory or disk.
-    pub async fn blocked(&self) -> Option<String> {
-        self.shared.publishing.link().await.ok()?.blocked()
-    }
-
     /// How full these queues are, for a process that declares nothing. A queue that does not exist is left out.
     pub async fn depths(&self, topology: &Topology) -> Result<Vec<QueueDepth>, BrokerError> {
         let link = self.shared.consuming.link().await.map_err(Fault::refused_or_away)?;
@@ -131,5 +126,8 @@ impl Broker for RabbitBroker {
             Some(topology) => self.depths(&topology).await,
             None => Ok(Vec::new()),
         }
+    }
+    async fn blocked(&self) -> Option<String> {
+        self.shared.publishing.established()?.blocked()
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::fault::{Fault, answered};
-use crate::settings::RabbitSettings;
+use crate::settings::{Host, RabbitSettings};
 use crate::version::{self, Version};
 
 /// How long a connection that is not needed any more may take to say goodbye.
@@ -39,19 +39,24 @@ pub(crate) struct Link {
     cut: AtomicBool,
     version: OnceCell<Version>,
     settings: Arc<RabbitSettings>,
+    host: Host,
     _events: AbortOnDropHandle<()>,
 }
 
 impl Link {
-    /// Connects; on any failure nothing is left behind.
+    /// Connects to this node; on any failure nothing is left behind.
     #[allow(clippy::disallowed_methods, reason = "the task ends with the link")]
-    pub(crate) async fn connect(settings: &Arc<RabbitSettings>, purpose: &str) -> Result<Link, Fault> {
+    pub(crate) async fn connect(
+        settings: &Arc<RabbitSettings>,
+        host: &Host,
+        purpose: &str,
+    ) -> Result<Link, Fault> {
         let socket = Socket::default();
         let name = format!("{}: {purpose}", settings.connection_name);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let (dialled, kept) = (Arc::clone(settings), Arc::clone(&socket));
+        let (dialled, to, kept) = (Arc::clone(settings), host.clone(), Arc::clone(&socket));
         let dial = async move |_: AMQPUri, _| {
-            let (stream, handle) = dial(&dialled).await?;
+            let (stream, handle) = dial(&dialled, &to).await?;
             *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
             Ok(stream)
         };
@@ -82,6 +87,7 @@ impl Link {
             cut: AtomicBool::new(false),
             version: OnceCell::new(),
             settings: Arc::clone(settings),
+            host: host.clone(),
             _events: AbortOnDropHandle::new(listener),
         })
     }
@@ -127,7 +133,7 @@ impl Link {
 
     /// Which RabbitMQ it leads to.
     pub(crate) async fn version(&self) -> Result<Version, Fault> {
-        self.version.get_or_try_init(|| version::ask(&self.settings)).await.copied()
+        self.version.get_or_try_init(|| version::ask(&self.settings, &self.host)).await.copied()
     }
 
     /// Ends it at once: what waits for an answer fails, what was not written never will be.
@@ -160,8 +166,8 @@ fn cut(socket: &Socket) {
     }
 }
 
-/// A connection to the server's port, encrypted if asked for, and a second handle of its socket.
-pub(crate) async fn dial(settings: &RabbitSettings) -> io::Result<(Stream, StdTcpStream)> {
+/// A connection to a node's port, encrypted if asked for, and a second handle of its socket.
+pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(Stream, StdTcpStream)> {
     let late = || {
         io::Error::new(
             io::ErrorKind::TimedOut,
@@ -169,17 +175,16 @@ pub(crate) async fn dial(settings: &RabbitSettings) -> io::Result<(Stream, StdTc
         )
     };
     let dialling = async {
-        let AMQPUri { scheme, authority, .. } = &settings.uri;
-        let stream = TcpStream::connect((authority.host.as_str(), authority.port)).await?;
+        let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
         stream.set_nodelay(true)?;
         let stream = stream.into_std()?;
         let handle = stream.try_clone()?;
         let stream = AsyncTcpStream::Plain(Compat::new(TcpStream::from_std(stream)?));
-        let stream = match scheme {
+        let stream = match settings.uri.scheme {
             AMQPScheme::AMQP => stream,
             AMQPScheme::AMQPS => {
                 let tls = OwnedTLSConfig { identity: None, cert_chain: settings.authorities.clone() };
-                stream.into_tls(&authority.host, tls.as_ref()).await?
+                stream.into_tls(&host.name, tls.as_ref()).await?
             }
         };
         Ok((stream, handle))

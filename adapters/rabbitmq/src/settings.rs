@@ -39,10 +39,29 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
+/// A node of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(formatter, "[{}]:{}", self.name, self.port),
+            false => write!(formatter, "{}:{}", self.name, self.port),
+        }
+    }
+}
+
 /// Where RabbitMQ is and how it is spoken to. Every wait has its limit here.
 #[derive(Clone)]
 pub struct RabbitSettings {
+    /// User, vhost and options; where it leads to is in `hosts`.
     pub(crate) uri: AMQPUri,
+    /// At least one.
+    pub(crate) hosts: Vec<Host>,
     pub(crate) authorities: Option<String>,
     /// What queues are declared as.
     pub queue_type: QueueType,
@@ -62,20 +81,39 @@ pub struct RabbitSettings {
 
 impl RabbitSettings {
     /// Reads `amqp://user:password@host:port/vhost` or `amqps://..`. Without a vhost, or with an empty one, it is `/`.
+    ///
+    /// The nodes of a cluster are named with commas between them: `amqp://user:password@a:5672,b:5672,c:5672/vhost`.
+    /// Connections begin at any of them, and go to the next when one is away.
     pub fn parse(url: &str) -> Result<RabbitSettings, InvalidSettings> {
-        let mut uri: AMQPUri = url
-            .parse()
-            .map_err(|error| InvalidSettings(format!("the URL of RabbitMQ is no AMQP URL: {error}")))?;
-        if let Some(address) = bracketed(url) {
-            // The parser of lapin takes an IPv6 address for a missing host and goes to localhost.
-            uri.authority.host = address.to_owned();
+        let (before, names, after) = around_hosts(url);
+        let names: Vec<&str> = names.split(',').collect();
+        if names.len() > 1 && names.iter().any(|name| name.is_empty() || name.starts_with(':')) {
+            // The parser of lapin takes a missing host for localhost.
+            return Err(InvalidSettings("the URL of RabbitMQ names an empty host between commas".to_owned()));
         }
+        let mut uris = Vec::with_capacity(names.len());
+        for name in names {
+            let mut uri: AMQPUri = format!("{before}{name}{after}")
+                .parse()
+                .map_err(|error| InvalidSettings(format!("the URL of RabbitMQ is no AMQP URL: {error}")))?;
+            if let Some(address) = bracketed(name) {
+                // That parser takes an IPv6 address for a missing host, too.
+                uri.authority.host = address.to_owned();
+            }
+            uris.push(uri);
+        }
+        let host = |uri: &AMQPUri| Host { name: uri.authority.host.clone(), port: uri.authority.port };
+        let hosts = uris.iter().map(host).collect();
+        let Some(mut uri) = uris.into_iter().next() else {
+            return Err(InvalidSettings("the URL of RabbitMQ names no host".to_owned()));
+        };
         if uri.vhost.is_empty() {
             uri.vhost = "/".to_owned();
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
         Ok(RabbitSettings {
             uri,
+            hosts,
             authorities: None,
             queue_type: QueueType::default(),
             connection_name: "handover".to_owned(),
@@ -103,13 +141,16 @@ impl RabbitSettings {
         Ok(self)
     }
 
+    /// The host it is on.
+    pub fn host(&self) -> &str {
+        &self.uri.authority.host
+    }
+
     /// Where it is, without the password: for people.
     pub fn place(&self) -> String {
         let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
-        format!(
-            "{scheme}://{}@{}:{} (vhost {vhost})",
-            authority.userinfo.username, authority.host, authority.port
-        )
+        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
+        format!("{scheme}://{}@{} (vhost {vhost})", authority.userinfo.username, hosts.join(","))
     }
 }
 
@@ -123,11 +164,16 @@ impl fmt::Debug for RabbitSettings {
     }
 }
 
-/// The IPv6 address that a URL names as its host.
-fn bracketed(url: &str) -> Option<&str> {
-    let rest = url.split_once("://")?.1;
-    let authority = rest.split(['/', '?']).next()?;
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+/// A URL cut before and after the hosts it names.
+fn around_hosts(url: &str) -> (&str, &str, &str) {
+    let begin = url.find("://").map_or(0, |at| at + "://".len());
+    let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);
+    let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at + 1);
+    (&url[..begin], &url[begin..end], &url[end..])
+}
+
+/// The IPv6 address in `[::1]` or `[::1]:5672`.
+fn bracketed(host: &str) -> Option<&str> {
     Some(host.strip_prefix('[')?.split_once(']')?.0)
 }
 
@@ -143,10 +189,8 @@ mod tests {
     fn a_url_names_user_host_port_and_vhost() {
         let uri = parsed("amqp://shop:se%40cret@broker.local:5673/orders");
         let AMQPUri { authority, vhost, .. } = uri;
-        assert_eq!(
-            (authority.host.as_str(), authority.port, vhost.as_str()),
-            ("broker.local", 5673, "orders")
-        );
+        assert_eq!(vhost, "orders");
+        assert_eq!(hosts("amqp://shop:se%40cret@broker.local:5673/orders"), ["broker.local:5673"]);
         assert_eq!(
             (authority.userinfo.username.as_str(), authority.userinfo.password.as_str()),
             ("shop", "se@cret")
@@ -161,13 +205,33 @@ mod tests {
         }
     }
 
+    fn hosts(url: &str) -> Vec<String> {
+        RabbitSettings::parse(url).unwrap().hosts.iter().map(Host::to_string).collect()
+    }
+
     #[test]
     fn an_ipv6_address_is_the_host_it_names() {
         for url in ["amqp://[::1]:5673/v", "amqp://u:p@[::1]:5673", "amqp://u@[::1]:5673/?heartbeat=3"] {
-            let authority = parsed(url).authority;
-            assert_eq!((authority.host.as_str(), authority.port), ("::1", 5673), "{url}");
+            assert_eq!(hosts(url), ["[::1]:5673"], "{url}");
         }
-        assert_eq!(parsed("amqp://127.0.0.1").authority.host, "127.0.0.1");
+        assert_eq!(hosts("amqp://127.0.0.1"), ["127.0.0.1:5672"]);
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_stand_between_commas() {
+        let settings =
+            RabbitSettings::parse("amqps://shop:a,b@one,two:5673,[::1]:7/orders?heartbeat=3").unwrap();
+        let hosts: Vec<String> = settings.hosts.iter().map(Host::to_string).collect();
+        assert_eq!(hosts, ["one:5671", "two:5673", "[::1]:7"]);
+        let AMQPUri { authority, vhost, query, .. } = &settings.uri;
+        assert_eq!((authority.userinfo.password.as_str(), vhost.as_str()), ("a,b", "orders"));
+        assert_eq!(query.heartbeat, Some(3));
+        assert_eq!(settings.place(), "amqps://shop@one:5671,two:5673,[::1]:7 (vhost orders)");
+        for url in
+            ["amqp://one,,two", "amqp://one,", "amqp://,one/v", "amqp://one,:5672", "amqp://one,two:port"]
+        {
+            assert!(RabbitSettings::parse(url).is_err(), "{url}");
+        }
     }
 
     #[test]

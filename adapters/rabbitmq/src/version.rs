@@ -4,7 +4,7 @@ use futures_util::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fault::Fault;
 use crate::link::dial;
-use crate::settings::RabbitSettings;
+use crate::settings::{Host, RabbitSettings};
 
 /// AMQP 0-9-1.
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
@@ -32,11 +32,11 @@ impl Version {
     }
 }
 
-/// Opens a connection as far as the server's greeting, and hangs up.
-pub(crate) async fn ask(settings: &RabbitSettings) -> Result<Version, Fault> {
+/// Opens a connection to a node as far as its greeting, and hangs up.
+pub(crate) async fn ask(settings: &RabbitSettings, host: &Host) -> Result<Version, Fault> {
     let (what, limit) = ("the version", settings.connect_timeout);
     let asking = async {
-        let (mut stream, _) = dial(settings).await?;
+        let (mut stream, _) = dial(settings, host).await?;
         stream.write_all(PROTOCOL_HEADER).await?;
         stream.flush().await?;
         let (mut greeting, mut part) = (Vec::new(), [0; 4096]);

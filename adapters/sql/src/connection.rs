@@ -5,6 +5,7 @@ use handover_application::ports::StoreError;
 
 use crate::bells::Bells;
 use crate::dialect::Dialect;
+use crate::facts::ServerFacts;
 use crate::row::Row;
 use crate::value::Value;
 
@@ -38,6 +39,11 @@ pub(crate) trait Engine: Send + Sync {
 
     /// The version the schema has, and the one this build needs.
     async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError>;
+
+    /// What the server says about itself; nothing where there is none.
+    async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
+        Ok(None)
+    }
 
     /// Rings these bells for what other processes commit, and tells them what was rung here, until it is dropped.
     async fn watch(&self, bells: &Bells);

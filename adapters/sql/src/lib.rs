@@ -15,6 +15,7 @@ mod broker;
 mod connection;
 mod dialect;
 mod engine;
+mod facts;
 mod fault;
 mod row;
 mod session;
@@ -25,8 +26,9 @@ mod value;
 
 pub use broker::DatabaseBroker;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub use engine::pooled::ServerOptions;
+pub use engine::server::{InvalidOptions, ServerOptions};
 pub use engine::sqlite::SqliteOptions;
+pub use facts::ServerFacts;
 pub use row::Row;
 pub use statements::Statements;
 pub use store::SqlStore;

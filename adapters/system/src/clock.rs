@@ -3,16 +3,14 @@
 //! **Invariant:** what it tells is cut to microseconds, the finest that every engine stores; a time that was written
 //! equals the one that is read back.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_application::ports::Clock;
 
 /// The clock of this machine. With SQLite the database runs in this process, so its clock is the database's clock.
-///
-/// A database server has a clock of its own. What follows it adds the offset it has sampled in [`Clock::now`]; nobody
-/// else has to know.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -29,9 +27,64 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that follows another machine's, the database server's: that of this machine, moved by what was sampled.
+#[derive(Debug, Default)]
+pub struct FollowingClock {
+    offset_us: AtomicI64,
+}
+
+impl FollowingClock {
+    /// The other clock said `theirs` at some moment between `asked` and `answered` of this machine. Where that cannot be
+    /// reconciled with what is told so far, the clock is moved, and how far is told; within the uncertainty of a sample
+    /// it stays as it is.
+    pub fn follow(
+        &self,
+        asked: DateTime<Utc>,
+        theirs: DateTime<Utc>,
+        answered: DateTime<Utc>,
+    ) -> Option<TimeDelta> {
+        let offset = self.offset();
+        if (theirs - answered..=theirs - asked).contains(&offset) {
+            return None;
+        }
+        let sampled = theirs - (asked + (answered - asked) / 2);
+        self.offset_us.store(sampled.num_microseconds().unwrap_or_default(), Ordering::Relaxed);
+        Some(sampled - offset)
+    }
+
+    fn offset(&self) -> TimeDelta {
+        TimeDelta::microseconds(self.offset_us.load(Ordering::Relaxed))
+    }
+}
+
+#[async_trait]
+impl Clock for FollowingClock {
+    fn now(&self) -> DateTime<Utc> {
+        SystemClock.now() + self.offset()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_follows_another_and_is_not_moved_by_the_way_there_and_back() {
+        let clock = FollowingClock::default();
+        let (asked, answered) = (SystemClock.now(), SystemClock.now() + TimeDelta::milliseconds(10));
+        let ahead = TimeDelta::seconds(90);
+        assert_eq!(clock.follow(asked, asked + TimeDelta::milliseconds(3), answered), None);
+        let moved = clock.follow(asked, asked + ahead, answered).unwrap();
+        assert!((ahead - moved).abs() <= TimeDelta::milliseconds(10), "{moved}");
+        assert!(clock.now() - SystemClock.now() >= ahead - TimeDelta::milliseconds(11));
+        assert_eq!(clock.follow(asked, asked + ahead, answered), None);
+        assert!(clock.follow(asked, asked - ahead, answered).unwrap() < -ahead);
+        assert!(clock.now() < SystemClock.now());
+    }
 
     #[test]
     fn now_is_cut_to_microseconds() {

@@ -4,4 +4,4 @@ mod chance;
 mod clock;
 
 pub use chance::{NoEntropy, OsChance, secret_bytes};
-pub use clock::SystemClock;
+pub use clock::{FollowingClock, SystemClock};

@@ -205,7 +205,8 @@ pub struct QueueDepth {
 #[async_trait]
 pub trait Broker: Send + Sync {
     /// Declares exchange, queues and bindings. Again with the same arguments MUST change nothing; a queue that exists
-    /// with other arguments MUST be `Refused` with queue, argument and both values, and nothing deleted.
+    /// with other arguments MUST be `Refused` with queue, argument and both values, and nothing deleted. Where the broker
+    /// is away (`Unreachable`), what was asked for MUST be declared once it is back, before anything is published.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;
 
     /// Publishes a window with `mandatory` and waits for every confirm. Answers in the order given, one per message.
@@ -226,6 +227,12 @@ pub trait Broker: Send + Sync {
 
     /// Every declared queue in order of names.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
+
+    /// Why the broker takes no messages at the moment, if it says so: it is short of memory or disk. Publishing would
+    /// only wait; what consumers do goes on.
+    async fn blocked(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A consumer's end of a queue. Dropping it MUST return what is unsettled, marked as redelivered, to the queue.

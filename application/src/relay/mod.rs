@@ -34,13 +34,15 @@ pub struct Relay {
     settings: RelaySettings,
     ownership: Ownership,
     pause: Duration,
+    /// The broker said that it takes nothing, and that was told.
+    blocked: bool,
 }
 
 impl Relay {
     /// A relay under this id, which no other run of any relay may have.
     pub fn new(app: App, wake: Wake, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(app.tx.clone(), id, settings.lease_ms);
-        Relay { app, wake, settings, ownership, pause: FIRST_PAUSE }
+        Relay { app, wake, settings, ownership, pause: FIRST_PAUSE, blocked: false }
     }
 
     /// Publishes until the process stops; then gives its partitions back. An outage only makes it wait.
@@ -77,6 +79,9 @@ impl Relay {
         if owned.is_empty() {
             return Ok(Step::Idle(self.ownership.until_tick()));
         }
+        if self.is_blocked().await {
+            return Ok(Step::BrokerAway);
+        }
         // One moment for both questions: what becomes due between them would be in neither answer.
         let now = self.app.now();
         let due = self.due(owned, now).await?;
@@ -87,6 +92,20 @@ impl Relay {
             WindowEnd::Settled => Step::Worked,
             WindowEnd::BrokerAway => Step::BrokerAway,
         })
+    }
+
+    /// Whether the broker takes nothing at the moment: then nothing is read that it could be given. Told once.
+    async fn is_blocked(&mut self) -> bool {
+        let reason = self.app.broker.blocked().await;
+        match (&reason, self.blocked) {
+            (Some(reason), false) => {
+                warn!(%reason, "[OutboxRelay] [ALERT] the broker takes no messages; events wait")
+            }
+            (None, true) => info!("[OutboxRelay] the broker takes messages again"),
+            (Some(_), true) | (None, false) => {}
+        }
+        self.blocked = reason.is_some();
+        self.blocked
     }
 
     async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {

@@ -26,7 +26,8 @@ fn row(setting: &Described) -> Vec<String> {
     let value = match &setting.value {
         Shown::Value { text, .. } => text.clone(),
         Shown::Hidden => "(hidden)".to_owned(),
-        Shown::Made => "(made at the first start, kept beside the database)".to_owned(),
+        Shown::Made => "(made at the first start, kept beside the database file)".to_owned(),
+        Shown::Unset => "(not set)".to_owned(),
     };
     let from = match &setting.origin {
         Origin::Default => "default".to_owned(),
@@ -47,7 +48,7 @@ fn item(setting: &Described) -> serde_json::Value {
     let (value, hidden) = match &setting.value {
         Shown::Value { json, .. } => (json.clone(), false),
         Shown::Hidden => (serde_json::Value::Null, true),
-        Shown::Made => (serde_json::Value::Null, false),
+        Shown::Made | Shown::Unset => (serde_json::Value::Null, false),
     };
     json!({ "key": setting.key, "value": value, "hidden": hidden, "from": from, "name": name })
 }

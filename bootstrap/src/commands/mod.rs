@@ -62,11 +62,8 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 async fn migrate(common: &Common) -> Result<(), Failure> {
     let config = common.load()?;
     telemetry::install(&config.log);
-    let database = Database::open(&config.database, &handover_application::Wake::default()).await?;
-    let (version, _) =
-        database.store().schema_version().await.map_err(Failure::database(&config.database))?;
-    database.close().await;
-    say(&format!("{} is at version {}\n", config.database.display(), version.unwrap_or_default()))
+    let version = Database::migrate(&config.database).await?;
+    say(&format!("{} is at version {version}\n", config.database))
 }
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {

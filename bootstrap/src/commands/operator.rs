@@ -1,21 +1,20 @@
 //! Whoever may write to the database, as an operator of all of it: the same use cases as behind the API, on the file
 //! itself, beside whoever serves it.
 
-use std::path::PathBuf;
-
 use handover_application::use_cases::UseCaseError;
 use handover_application::{Actor, App, CommandContext, Trace};
 use handover_domain::TenantId;
 
 use crate::Failure;
 use crate::cli::Common;
+use crate::config::DatabaseChoice;
 use crate::wiring::{Looked, Reach};
 
 /// An operator at the database.
 pub(super) struct Operator {
     pub(super) app: App,
     pub(super) context: CommandContext,
-    pub(super) database: PathBuf,
+    pub(super) database: DatabaseChoice,
 }
 
 impl Operator {

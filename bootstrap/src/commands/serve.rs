@@ -16,7 +16,7 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let parts = Parts::named(&arguments.roles);
     let mut service = Service::start(&config, parts).await?;
     say(&greeting(&config, &service, parts))?;
-    info!(database = %config.database.display(), %parts, "handover is ready");
+    info!(database = %config.database, %parts, "handover is ready");
     let name = tokio::select! {
         name = stopped.next() => name,
         failure = service.failed() => return Err(failure),
@@ -35,15 +35,16 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 
 fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
     let Some(address) = service.address() else {
-        return format!("handover runs {parts} on {}, without an API\n", config.database.display());
+        return format!("handover runs {parts} on {}, without an API\n", config.database);
     };
     let base = format!("http://{address}");
     // As it was started, so that the commands below work as they are from the same folder.
     let program = std::env::args().next().unwrap_or_else(|| "handover".to_owned());
-    let same = if config.database.as_os_str() == "handover.db" {
-        String::new()
-    } else {
-        format!(" --database sqlite://{}", config.database.display())
+    let same = match config.database.file() {
+        // On a server the secrets are set, and so is what else it takes.
+        None => String::new(),
+        Some(file) if file.as_os_str() == "handover.db" => String::new(),
+        Some(file) => format!(" --database sqlite://{}", file.display()),
     };
     format!(
         r#"handover listens on {base}
@@ -56,6 +57,6 @@ Sell something, buy it, look at the order:
   curl -s {base}/api/v1/orders -H "$buyer" -H 'Content-Type: application/json' -d '{{"productId":1}}'
   curl -s {base}/api/v1/orders/1 -H "$buyer"
 "#,
-        database = config.database.display(),
+        database = config.database,
     )
 }

@@ -29,8 +29,10 @@ pub enum Shown {
     },
     /// A secret that is set.
     Hidden,
-    /// A secret that is not set: one is made.
+    /// A secret that is not set: beside a database file one is made.
     Made,
+    /// It need not be set, and is not.
+    Unset,
 }
 
 impl Config {
@@ -38,7 +40,10 @@ impl Config {
     pub fn describe(sources: &Sources) -> Result<Vec<Described>, ConfigError> {
         let settings = layers::merge(sources)?;
         let described = KEYS.iter().map(|key| match settings.get(key.path) {
-            None => Described { key: key.path, value: Shown::Made, origin: Origin::Default },
+            None => {
+                let value = if key.kind == Kind::Secret { Shown::Made } else { Shown::Unset };
+                Described { key: key.path, value, origin: Origin::Default }
+            }
             Some(setting) => {
                 let value = match key.kind {
                     Kind::Secret => Shown::Hidden,

@@ -49,6 +49,11 @@ const fn secret(path: &'static str) -> Key {
     Key { path, default: None, kind: Kind::Secret }
 }
 
+/// The path of a file, which need not be set.
+const fn file(path: &'static str) -> Key {
+    Key { path, default: None, kind: Kind::Text }
+}
+
 const fn value(path: &'static str, default: &'static str) -> Key {
     Key { path, default: Some(default), kind: Kind::Value }
 }
@@ -57,7 +62,11 @@ const fn value(path: &'static str, default: &'static str) -> Key {
 pub(super) const KEYS: &[Key] = &[
     text("http.listen", "127.0.0.1:8080"),
     url("database.url", "sqlite://handover.db"),
+    value("database.connections", "8"),
+    file("database.ca-file"),
     url("broker.url", "database:"),
+    file("broker.ca-file"),
+    text("rabbitmq.queue-type", "quorum"),
     secret("auth.jwt-secret"),
     secret("gateway.secret"),
     value("order.timeout.pending-minutes", "15"),

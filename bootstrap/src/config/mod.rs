@@ -16,7 +16,6 @@ mod urls;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU32};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use handover_application::ports::OnFailed;
@@ -26,7 +25,7 @@ pub use describe::{Described, Shown};
 pub use error::{ConfigError, Origin};
 pub use layers::Sources;
 use read::Reader;
-pub use urls::BrokerChoice;
+pub use urls::{BrokerChoice, DatabaseChoice};
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -75,9 +74,9 @@ pub struct LogConfig {
 pub struct Config {
     /// `http.listen`.
     pub listen: SocketAddr,
-    /// The file behind `database.url`.
-    pub database: PathBuf,
-    /// `broker.url`.
+    /// `database.*`.
+    pub database: DatabaseChoice,
+    /// `broker.*` and `rabbitmq.*`.
     pub broker: BrokerChoice,
     /// `auth.jwt-secret`, if set.
     pub jwt_secret: Option<Secret>,
@@ -97,10 +96,11 @@ impl Config {
         let settings = layers::merge(sources)?;
         let reader = Reader(&settings);
         let relay = relay(&reader)?;
+        let database = urls::database(&reader)?;
         Ok(Config {
             listen: listen(&reader)?,
-            database: urls::database(&reader)?,
-            broker: urls::broker(&reader)?,
+            broker: urls::broker(&reader, &database, relay.confirm_timeout)?,
+            database,
             jwt_secret: jwt_secret(&reader)?,
             gateway_secret: gateway_secret(&reader)?,
             rules: Rules {

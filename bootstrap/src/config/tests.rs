@@ -1,8 +1,10 @@
+use std::path::Path;
 use std::time::Duration;
 
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, TimeoutSettings};
 use handover_domain::{Jitter, RetryPolicy};
+use handover_rabbitmq::QueueType;
 
 use super::keys::KEYS;
 use super::{BrokerChoice, Config, ConfigError, LogFormat, Sources};
@@ -47,8 +49,8 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
     assert_eq!(config.rules.max_retry_count, 3);
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.database.to_str(), Some("handover.db"));
-    assert_eq!(config.broker, BrokerChoice::Database);
+    assert_eq!(config.database.file(), Some(Path::new("handover.db")));
+    assert!(matches!(config.broker, BrokerChoice::Database));
     assert_eq!(config.log.format, LogFormat::Auto);
     assert!(config.jwt_secret.is_none() && config.gateway_secret.is_none());
 }
@@ -209,6 +211,8 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_CONSUMER__LOST_AFTER", "consumer.lost-after", &["0s", "999ms", "61m"]),
         ("HANDOVER_OUTBOX__ON_FAILED", "outbox.on-failed", &["stop", "Hold", ""]),
         ("HANDOVER_OUTBOX__OUTAGE", "outbox.outage", &["ignore", ""]),
+        ("HANDOVER_DATABASE__CONNECTIONS", "database.connections", &["0", "1", "501", "few"]),
+        ("HANDOVER_RABBITMQ__QUEUE_TYPE", "rabbitmq.queue-type", &["mirrored", ""]),
         ("HANDOVER_LOG__FORMAT", "log.format", &["xml"]),
         ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
@@ -274,29 +278,90 @@ fn words_choose_what_happens_after_failures_and_outages() {
 }
 
 #[test]
-fn databases_and_brokers_of_later_versions_are_refused_without_their_passwords() {
-    for url in ["mysql://shop:hush@db/shop", "postgres://shop:hush@db/shop", "postgresql://shop:hush@db"] {
-        let text = complaint(load(&[("HANDOVER_DATABASE__URL", url)]));
-        assert!(text.contains("later version") && text.contains("sqlite://"), "{text}");
-        assert!(!text.contains("hush"), "{text}");
+fn a_database_is_a_file_or_on_a_server() {
+    let database = |url: &str| load(&[("HANDOVER_DATABASE__URL", url)]).map(|config| config.database);
+    let file = |url: &str| database(url).unwrap().file().map(Path::to_owned);
+    assert_eq!(file("sqlite://shop.db"), Some("shop.db".into()));
+    assert_eq!(file("sqlite:///srv/shop.db"), Some("/srv/shop.db".into()));
+    for url in ["sqlite://", "sqlite::memory:", "sqlite:///srv/", "shop.db", "sqlite://a.db?mode=ro", ""] {
+        assert!(database(url).is_err(), "{url}");
     }
-    for url in ["amqp://shop:hush@mq/", "amqps://shop:hush@mq/"] {
-        let text = complaint(load(&[("HANDOVER_BROKER__URL", url)]));
-        assert!(text.contains("later version") && text.contains("database:"), "{text}");
-        assert!(!text.contains("hush"), "{text}");
+    for (url, place) in [
+        ("mysql://shop:hush@db/shop", "mysql://shop@db:3306/shop"),
+        ("mariadb://shop:hush@db:3307/shop?ssl-mode=REQUIRED", "mysql://shop@db:3307/shop"),
+        ("postgres://shop:hush@db/shop", "postgres://shop@db:5432/shop"),
+        ("postgresql://shop:hush@db:5433/shop", "postgres://shop@db:5433/shop"),
+    ] {
+        let config = load(&[("HANDOVER_DATABASE__URL", url)]).unwrap();
+        assert_eq!(config.database.to_string(), place);
+        assert!(!format!("{config:?}").contains("hush"));
+    }
+    for url in
+        ["mysql://shop:hush@db", "postgres://shop:hush@db:port/shop", "postgres://shop:hush@db/shop?ssl=yes"]
+    {
+        let text = complaint(load(&[("HANDOVER_DATABASE__URL", url)]));
+        assert!(
+            text.contains("mysql://user:password@host:3306/database") && !text.contains("hush"),
+            "{text}"
+        );
     }
 }
 
 #[test]
-fn a_database_is_a_file() {
-    let database = |url: &str| load(&[("HANDOVER_DATABASE__URL", url)]).map(|config| config.database);
-    assert_eq!(database("sqlite://shop.db").unwrap().to_str(), Some("shop.db"));
-    assert_eq!(database("sqlite:///srv/shop.db").unwrap().to_str(), Some("/srv/shop.db"));
-    for url in ["sqlite://", "sqlite::memory:", "sqlite:///srv/", "shop.db", "sqlite://a.db?mode=ro", ""] {
-        assert!(database(url).is_err(), "{url}");
+fn a_broker_is_in_the_database_or_rabbitmq() {
+    let broker = |url: &str| load(&[("HANDOVER_BROKER__URL", url)]);
+    assert!(matches!(broker("memory:").unwrap().broker, BrokerChoice::Memory));
+    for url in ["kafka:", "amqp:", "http://shop:hush@mq/"] {
+        let text = complaint(broker(url));
+        assert!(text.contains("amqp://user:password@host:5672/vhost") && !text.contains("hush"), "{text}");
     }
-    assert_eq!(load(&[("HANDOVER_BROKER__URL", "memory:")]).unwrap().broker, BrokerChoice::Memory);
-    assert!(load(&[("HANDOVER_BROKER__URL", "kafka:")]).is_err());
+    let server = ("HANDOVER_DATABASE__URL", "postgres://shop@db/shop");
+    let text = complaint(load(&[server, ("HANDOVER_BROKER__URL", "memory:")]));
+    assert!(text.contains("other processes"), "{text}");
+    let rabbit = |more: &[(&str, &str)]| {
+        let url = ("HANDOVER_BROKER__URL", "amqps://shop:hush@mq/orders");
+        match load(&[&[url], more].concat()).unwrap().broker {
+            BrokerChoice::Rabbit(settings) => *settings,
+            other => panic!("{other:?}"),
+        }
+    };
+    let settings = rabbit(&[("HANDOVER_RABBITMQ__QUEUE_TYPE", "classic")]);
+    assert!(!format!("{settings:?}").contains("hush"));
+    assert_eq!(settings.queue_type, QueueType::Classic);
+    assert_eq!(rabbit(&[]).queue_type, QueueType::Quorum);
+    // Below that of the relay, which would know less of a late confirm.
+    assert_eq!(rabbit(&[]).confirm_timeout, Duration::from_millis(9_500));
+    assert_eq!(
+        rabbit(&[("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "600ms")]).confirm_timeout,
+        Duration::from_millis(300)
+    );
+}
+
+#[test]
+fn authorities_are_files_with_certificates_for_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (good, bad) =
+        (file("ca.pem", "-----BEGIN CERTIFICATE-----\n"), file("key.pem", "-----BEGIN KEY-----\n"));
+    let database = ("HANDOVER_DATABASE__URL", "mysql://shop@db/shop");
+    let broker = ("HANDOVER_BROKER__URL", "amqps://mq/");
+    for (url, name, key) in [
+        (database, "HANDOVER_DATABASE__CA_FILE", "database.ca-file"),
+        (broker, "HANDOVER_BROKER__CA_FILE", "broker.ca-file"),
+    ] {
+        load(&[url, (name, &good)]).unwrap();
+        for path in [bad.as_str(), "/nowhere/ca.pem"] {
+            assert!(complaint(load(&[url, (name, path)])).starts_with(&format!("{key} in ")));
+        }
+        // There is no server.
+        assert!(complaint(load(&[(name, &good)])).starts_with(&format!("{key} in ")));
+    }
+    let plain = ("HANDOVER_BROKER__URL", "amqp://mq/");
+    assert!(complaint(load(&[plain, ("HANDOVER_BROKER__CA_FILE", &good)])).contains("amqps://"));
 }
 
 #[test]

@@ -152,8 +152,10 @@ impl Demo<'_> {
         let begun = Instant::now();
         let orders = usize::try_from(self.arguments.orders).unwrap_or(usize::MAX);
         let plan = Plan::draw(self.seed, orders)?;
-        let address = service.address().ok_or_else(|| Failure::Http("it does not listen".to_owned()))?;
-        let api = Arc::new(Api::sign_in(address, service.secrets(), &plan.users(), plan.operator)?);
+        let (Some(address), Some(secrets)) = (service.address(), service.secrets()) else {
+            return Err(Failure::Http("it does not listen".to_owned()));
+        };
+        let api = Arc::new(Api::sign_in(address, secrets, &plan.users(), plan.operator)?);
         let market = Market {
             api: Arc::clone(&api),
             journal: Arc::<Journal>::default(),
@@ -173,7 +175,7 @@ impl Demo<'_> {
 
         self.progress.phase("reading the database", 0);
         let books =
-            Books::read(&looked.store, &plan.users()).await.map_err(Failure::database(&looked.path))?;
+            Books::read(&looked.store, &plan.users()).await.map_err(Failure::database(&looked.choice))?;
         let happened = self.mishaps.happened();
         let promises = verdict::judge(&Evidence {
             terms: Terms {

@@ -64,7 +64,7 @@ mod tests {
     fn the_file_is_a_configuration_and_shortens_what_it_says() {
         let folder = tempfile::tempdir().unwrap();
         let config = write(folder.path(), 200).unwrap();
-        assert_eq!(config.database, folder.path().join("handover.db"));
+        assert_eq!(config.database.file(), Some(folder.path().join("handover.db").as_path()));
         assert_eq!(config.rules.pending_timeout, Duration::from_secs(3));
         let bound = super::super::SLACK + super::super::SLACK_PER_ORDER * 20_000;
         assert!(config.settings.timeout.sweep_interval > bound * 10, "what the messages leave is left");

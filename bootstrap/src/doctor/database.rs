@@ -1,14 +1,14 @@
-//! The database file, its schema, the broker in it, and the clock that its rows were written by.
+//! The database, its schema, and the clock that its rows were written by.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{OutboxFilter, Store, StoreError};
-use handover_application::topology::Topology;
 
+use super::broker;
 use super::report::Check;
 use crate::Failure;
-use crate::config::{BrokerChoice, Config};
+use crate::config::{Config, DatabaseChoice};
 use crate::wiring::{Looked, Schema};
 
 /// A database that does not answer within this is away.
@@ -21,104 +21,124 @@ const LAST_YEAR: i32 = 2100;
 
 const DATABASE: &str = "database";
 const SCHEMA: &str = "schema";
-const BROKER: &str = "broker";
 const CLOCK: &str = "clock";
 
-/// Looks at all of it.
+/// Looks at all of it, and at the broker, which may be in it.
 pub(super) async fn checks(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
-    match tokio::time::timeout(WITHIN, examine(config, now)).await {
-        Ok(checks) => checks,
-        Err(_) => {
-            let cause = StoreError::Unavailable(format!("no answer within {WITHIN:?}").into());
-            vec![Check::failed(DATABASE, &Failure::database(&config.database)(cause)), clock(now, None)]
-        }
+    let mut found = Found::default();
+    if tokio::time::timeout(WITHIN, examine(config, now, &mut found)).await.is_err() {
+        let cause = StoreError::Unavailable(format!("no answer within {WITHIN:?}").into());
+        found.checks =
+            vec![Check::failed(DATABASE, &Failure::database(&config.database)(cause)), clock(now, None)];
+        found.looked = None;
     }
-}
-
-async fn examine(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
-    let looked = match Looked::open(&config.database).await {
-        Ok(looked) => looked,
-        Err(Failure::NoDatabase { .. }) => {
-            let what =
-                format!("{} is not there yet; `serve` or `migrate` makes it", config.database.display());
-            return vec![Check::ok(DATABASE, what), clock(now, None)];
-        }
-        Err(failure) => return vec![Check::failed(DATABASE, &failure), clock(now, None)],
-    };
-    let schema = match looked.schema().await {
-        Ok(schema) => schema,
-        Err(failure) => return vec![Check::failed(DATABASE, &failure), clock(now, None)],
-    };
-    let mut checks = vec![Check::ok(DATABASE, format!("{} answers", config.database.display()))];
-    checks.push(schema_check(config, schema));
-    if schema == Schema::Current {
-        checks.push(broker(config, &looked).await);
-        checks.push(match newest_event(&looked).await {
-            Ok(newest) => clock(now, newest),
-            Err(cause) => Check::failed(CLOCK, &Failure::database(&config.database)(cause)),
-        });
-    } else {
-        checks.push(clock(now, None));
+    let Found { mut checks, looked } = found;
+    let clock = checks.pop();
+    checks.extend(broker::checks(config, looked.as_ref()).await);
+    checks.extend(clock);
+    if let Some(looked) = looked {
+        looked.store.close().await;
     }
-    looked.store.close().await;
     checks
 }
 
-fn schema_check(config: &Config, schema: Schema) -> Check {
-    let database = config.database.clone();
-    match schema {
-        Schema::Current => Check::ok(SCHEMA, "its version is the one that this program needs".to_owned()),
-        Schema::Older { found, needed } => Check::warn(
+/// What was found in a database: the checks, the clock's last, and the database itself if it can be read.
+#[derive(Default)]
+struct Found {
+    checks: Vec<Check>,
+    looked: Option<Looked>,
+}
+
+async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
+    let Found { checks, looked: readable } = found;
+    let failed = |failure: &Failure| [Check::failed(DATABASE, failure), clock(now, None)];
+    let looked = match Looked::open(&config.database).await {
+        Ok(looked) => looked,
+        Err(Failure::NoDatabase { .. }) => {
+            let what = format!("{} is not there yet; `serve` or `migrate` makes it", config.database);
+            return checks.extend([Check::ok(DATABASE, what), clock(now, None)]);
+        }
+        Err(failure) => return checks.extend(failed(&failure)),
+    };
+    let (schema, facts) = match (looked.schema().await, looked.store.server_facts().await) {
+        (Ok(schema), Ok(facts)) => (schema, facts),
+        (Err(failure), _) => return checks.extend(failed(&failure)),
+        (_, Err(cause)) => return checks.extend(failed(&Failure::database(&config.database)(cause))),
+    };
+    match &facts {
+        Some(facts) => {
+            checks.push(Check::ok(DATABASE, format!("{} answers: {}", config.database, facts.version)))
+        }
+        None => checks.push(Check::ok(DATABASE, format!("{} answers", config.database))),
+    }
+    checks.extend(facts.iter().flat_map(|facts| &facts.unsafe_settings).map(durability));
+    checks.push(schema_check(&config.database, schema));
+    if schema != Schema::Current {
+        return checks.push(clock(now, None));
+    }
+    checks.push(match times(&looked).await {
+        Ok((newest, theirs)) if facts.is_some() => server_clock(now, newest, theirs),
+        Ok((newest, _)) => clock(now, newest),
+        Err(cause) => Check::failed(CLOCK, &Failure::database(&config.database)(cause)),
+    });
+    *readable = Some(looked);
+}
+
+fn durability(setting: &String) -> Check {
+    Check::warn(
+        "durability",
+        format!("the database server is set to {setting}"),
+        "a commit that was answered may be gone after a crash of its machine",
+        "set it as the README says under \"Going to production\"",
+    )
+}
+
+fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
+    match (schema, database) {
+        (Schema::Current, _) => {
+            Check::ok(SCHEMA, "its version is the one that this program needs".to_owned())
+        }
+        (Schema::Older { found, needed }, DatabaseChoice::File(_)) => Check::warn(
             SCHEMA,
             format!("version {found}, and this program needs {needed}"),
             "it was made by an older handover; the way back is a copy of the file from before",
             "copy the file, then `handover migrate` or the next `handover serve` brings it up to date",
         ),
-        Schema::Newer { found, needed } => {
-            Check::failed(SCHEMA, &Failure::SchemaNewer { database, found, needed })
-        }
+        // `serve` migrates a file, and nothing else.
+        (older @ Schema::Older { .. }, DatabaseChoice::Server(_)) => refused(older, database),
+        (newer @ Schema::Newer { .. }, _) => refused(newer, database),
     }
 }
 
-async fn broker(config: &Config, looked: &Looked) -> Check {
-    if config.broker == BrokerChoice::Memory {
-        return Check::warn(
-            BROKER,
-            "memory: keeps its queues in the process that serves".to_owned(),
-            "nobody else sees them, and each start sends again what was on its way",
-            "set broker.url = \"database:\" for anything but tests",
-        );
-    }
-    let queues = match looked.broker(config.broker) {
-        Ok(broker) => broker.queues().await.map_err(Failure::from),
-        Err(failure) => Err(failure),
-    };
-    let queues = match queues {
-        Ok(queues) => queues,
-        Err(failure) => return Check::failed(BROKER, &failure),
-    };
-    let topology = Topology::standard(config.rules.pending_timeout);
-    let is_there = |name: &str| queues.iter().any(|queue| queue.name == name);
-    let missing: Vec<&str> =
-        topology.queues.iter().map(|queue| queue.name.as_str()).filter(|name| !is_there(name)).collect();
-    match missing.as_slice() {
-        [] => Check::ok(BROKER, format!("it answers, and has all {} queues", topology.queues.len())),
-        _ if queues.is_empty() => {
-            Check::ok(BROKER, "it answers; `serve` declares its queues at the first start".to_owned())
-        }
-        missing => Check::warn(
-            BROKER,
-            format!("it answers, and has no {}", missing.join(", ")),
-            "they came with another version or with another order.timeout.pending-minutes",
-            "nothing, if the next `handover serve` is to use this configuration: it declares them",
-        ),
+fn refused(schema: Schema, database: &DatabaseChoice) -> Check {
+    match schema.current(database) {
+        Ok(()) => Check::ok(SCHEMA, String::new()),
+        Err(failure) => Check::failed(SCHEMA, &failure),
     }
 }
 
-async fn newest_event(looked: &Looked) -> Result<Option<DateTime<Utc>>, StoreError> {
+/// When the newest event was made, and the database's own now.
+async fn times(looked: &Looked) -> Result<(Option<DateTime<Utc>>, DateTime<Utc>), StoreError> {
+    let theirs = looked.store.database_now().await?;
     let mut view = looked.store.view().await?;
     let rows = view.outbox_page(&OutboxFilter::default(), None, 1).await?;
-    Ok(rows.first().map(|row| row.create_time))
+    Ok((rows.first().map(|row| row.create_time), theirs))
+}
+
+/// On a server its clock is what counts; tokens and callbacks are judged by this machine's.
+fn server_clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>, theirs: DateTime<Utc>) -> Check {
+    let apart = theirs - now;
+    if apart.abs() <= TOLERANCE {
+        return clock(theirs, newest_event);
+    }
+    let by = humantime::format_duration(Duration::from_secs(apart.num_seconds().unsigned_abs()));
+    let where_to = if apart > TimeDelta::zero() { "behind" } else { "ahead of" };
+    Check::warn(
+        CLOCK,
+        format!("this machine's is {by} {where_to} the database's"),
+        "deadlines follow the database's, but tokens and callbacks are judged by this machine's",
+        "set the clocks of both machines (NTP)",
+    )
 }
 
 /// Whether the time can be true, and does not lie before what is written already.

@@ -3,6 +3,7 @@
 //! **Invariant:** every check answers, however broken what it looks at is, and every one that is not ok says what, why
 //! and what to do.
 
+mod broker;
 mod database;
 mod port;
 mod report;
@@ -29,10 +30,17 @@ pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
         Err(error) => return Report::of(vec![Check::failed("configuration", &Failure::from(error))]),
     };
     let now = SystemClock.now();
-    let (lock, holder) = lock(&config.database);
-    let mut checks = vec![configuration(&sources), folder(&config.database), lock];
+    let mut checks = vec![configuration(&sources)];
+    let served = match config.database.file() {
+        Some(file) => {
+            let (lock, holder) = lock(file);
+            checks.extend([folder(file), lock]);
+            port::Served::Here(holder)
+        }
+        None => port::Served::Anywhere,
+    };
     checks.extend(database::checks(&config, now).await);
-    checks.push(port::check(config.listen, holder.as_deref()).await);
+    checks.push(port::check(config.listen, &served).await);
     checks.extend(secrets::checks(&config, &sources));
     Report::of(checks)
 }

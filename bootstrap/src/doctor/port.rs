@@ -19,8 +19,17 @@ enum Listener {
     Stranger,
 }
 
-/// Binds the address for an instant; asks who has it otherwise. `holder` is the process that serves this database.
-pub(super) async fn check(listen: SocketAddr, holder: Option<&str>) -> Check {
+/// Who serves the database.
+#[derive(Debug)]
+pub(super) enum Served {
+    /// This process of this machine, if any: the database is a file.
+    Here(Option<String>),
+    /// Any number of processes on any machines.
+    Anywhere,
+}
+
+/// Binds the address for an instant; asks who has it otherwise.
+pub(super) async fn check(listen: SocketAddr, served: &Served) -> Check {
     let failure = match edge::bind(listen).await {
         Ok(_) if listen.port() == 0 => return Check::ok(NAME, format!("any free port of {}", listen.ip())),
         Ok(_) => return Check::ok(NAME, format!("{listen} is free")),
@@ -31,18 +40,19 @@ pub(super) async fn check(listen: SocketAddr, holder: Option<&str>) -> Check {
         return Check::failed(NAME, &failure);
     }
     let asked = tokio::task::spawn_blocking(move || ask(listen)).await;
-    match (asked.unwrap_or(Listener::Stranger), holder) {
-        (Listener::Ready, Some(process)) => Check::ok(
+    match (asked.unwrap_or(Listener::Stranger), served) {
+        (Listener::Ready, Served::Here(Some(process))) => Check::ok(
             NAME,
             format!("a handover is ready on {listen}, and process {process} serves this database"),
         ),
-        (Listener::NotReady, Some(_)) => Check::warn(
+        (Listener::Ready, Served::Anywhere) => Check::ok(NAME, format!("a handover is ready on {listen}")),
+        (Listener::NotReady, Served::Here(Some(_)) | Served::Anywhere) => Check::warn(
             NAME,
             format!("a handover listens on {listen}, and is not ready"),
             "it is stopping, or cannot use what it depends on",
             &format!("see its log, and GET http://{listen}/readyz"),
         ),
-        (Listener::Stranger, _) | (Listener::Ready | Listener::NotReady, None) => {
+        (Listener::Stranger, _) | (Listener::Ready | Listener::NotReady, Served::Here(None)) => {
             Check::failed(NAME, &failure)
         }
     }

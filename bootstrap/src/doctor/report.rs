@@ -112,17 +112,16 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use handover_application::ports::StoreError;
 
     use super::*;
+    use crate::config::DatabaseChoice;
 
     #[test]
     fn only_what_is_away_alone_exits_with_3() {
         let away = || {
             let cause = StoreError::Unavailable("no answer".into());
-            Check::failed("database", &Failure::database(Path::new("shop.db"))(cause))
+            Check::failed("database", &Failure::database(&DatabaseChoice::File("shop.db".into()))(cause))
         };
         let broken = || Check::fail("port", "taken".to_owned(), String::new(), String::new());
         let fine = || Check::ok("clock", String::new());

@@ -56,7 +56,7 @@ fn exposed_file(sources: &Sources) -> Option<String> {
     let settings = Config::describe(sources).ok()?;
     settings.into_iter().find_map(|setting| match (setting.value, setting.origin) {
         (Shown::Hidden, Origin::File(path)) if others_can_read(&path) => Some(path.display().to_string()),
-        (Shown::Hidden | Shown::Made | Shown::Value { .. }, _) => None,
+        (Shown::Hidden | Shown::Made | Shown::Unset | Shown::Value { .. }, _) => None,
     })
 }
 

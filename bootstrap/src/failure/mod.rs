@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use handover_application::ports::{BrokerError, StoreError};
 use handover_system::NoEntropy;
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, DatabaseChoice};
 
 pub(crate) use words::folder_remedy;
 
@@ -28,6 +28,14 @@ pub enum Failure {
         key: &'static str,
         /// Where the service would listen.
         listen: SocketAddr,
+    },
+    /// A secret that is made here is known to no other process.
+    #[error("{key} is not set, and {database} is served by any number of processes")]
+    SecretShared {
+        /// The key to set.
+        key: &'static str,
+        /// The database.
+        database: DatabaseChoice,
     },
     /// A secret that nothing can be verified with.
     #[error("{key} cannot be used: {why}")]
@@ -77,10 +85,10 @@ pub enum Failure {
         holder: String,
     },
     /// The database cannot be opened or used.
-    #[error("the database {} cannot be used: {cause}", database.display())]
+    #[error("the database {database} cannot be used: {cause}")]
     Database {
         /// The database.
-        database: PathBuf,
+        database: DatabaseChoice,
         /// What is wrong.
         cause: StoreError,
     },
@@ -92,32 +100,31 @@ pub enum Failure {
     },
     /// A newer program was here.
     #[error(
-        "the database {} has schema version {found}, and this program knows versions up to {needed}",
-        database.display()
+        "the database {database} has schema version {found}, and this program knows versions up to {needed}"
     )]
     SchemaNewer {
         /// The database.
-        database: PathBuf,
+        database: DatabaseChoice,
         /// Its version.
         found: i64,
         /// What this program knows.
         needed: i64,
     },
-    /// An older program made it, and what looks changes nothing.
-    #[error("the database {} has schema version {found}, and this program reads version {needed}", database.display())]
+    /// An older program made it, and who finds it changes nothing.
+    #[error("the database {database} has schema version {found}, and this program needs version {needed}")]
     SchemaOlder {
         /// The database.
-        database: PathBuf,
+        database: DatabaseChoice,
         /// Its version; 0: none yet.
         found: i64,
-        /// What this program reads.
+        /// What this program needs.
         needed: i64,
     },
     /// The schema cannot be brought up to date.
-    #[error("the database {} cannot be brought up to date: {cause}", database.display())]
+    #[error("the database {database} cannot be brought up to date: {cause}")]
     Migration {
         /// The database.
-        database: PathBuf,
+        database: DatabaseChoice,
         /// What is wrong.
         cause: StoreError,
     },
@@ -128,14 +135,14 @@ pub enum Failure {
     #[error("the queues of broker.url = \"memory:\" cannot be reached from here")]
     BrokerUnseen,
     /// What was named is not there.
-    #[error("there is no {what} in {}", database.display())]
+    #[error("there is no {what} in {database}")]
     Missing {
         /// What, by its name.
         what: String,
         /// The command that shows what there is.
         see: &'static str,
         /// Where it was looked for.
-        database: PathBuf,
+        database: DatabaseChoice,
     },
     /// Some dead letters are still where they were.
     #[error("{refused} of {matched} dead letters {} not replayed", if *refused == 1 { "was" } else { "were" })]
@@ -220,9 +227,9 @@ impl From<Exit> for ExitCode {
 }
 
 impl Failure {
-    /// A failure of the database at this path.
-    pub(crate) fn database(database: impl Into<PathBuf>) -> impl FnOnce(StoreError) -> Failure {
-        let database = database.into();
+    /// A failure of this database.
+    pub(crate) fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
+        let database = database.clone();
         move |cause| Failure::Database { database, cause }
     }
 
@@ -231,6 +238,7 @@ impl Failure {
         match self {
             Failure::Config(_)
             | Failure::SecretNeeded { .. }
+            | Failure::SecretShared { .. }
             | Failure::SecretRefused { .. }
             | Failure::BrokerUnseen
             | Failure::Usage { .. } => Exit::Usage,

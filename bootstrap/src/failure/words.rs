@@ -3,9 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use handover_application::ports::StoreError;
+use handover_application::ports::{BrokerError, StoreError};
 
 use super::Failure;
+use crate::config::DatabaseChoice;
 
 impl Failure {
     /// Why it matters.
@@ -14,6 +15,9 @@ impl Failure {
             Failure::Config(error) => return error.why(),
             Failure::SecretNeeded { .. } => {
                 "a secret made at the first start is for trying out on one machine; a deployment sets its own"
+            }
+            Failure::SecretShared { .. } => {
+                "a token that one process signs has to be good at every other, and so has a payment's callback"
             }
             Failure::SecretRefused { .. } | Failure::SecretFile { .. } => {
                 "tokens and payment callbacks are verified with it"
@@ -28,8 +32,12 @@ impl Failure {
             Failure::SchemaNewer { .. } => {
                 "a newer handover was here; this one would misread what that one wrote, so it touches nothing"
             }
+            Failure::SchemaOlder { found: 0, .. } => "nothing was made in it yet",
             Failure::SchemaOlder { .. } => {
                 "it was made by an older handover; this one reads columns that it lacks"
+            }
+            Failure::Migration { database: DatabaseChoice::Server(_), .. } => {
+                "its schema is not one that released versions make, or this user may not change it"
             }
             Failure::Migration { .. } => {
                 "its schema is not one that released versions make; the step was undone, nothing is changed"
@@ -57,6 +65,9 @@ impl Failure {
         let words = match self {
             Failure::Config(error) => return error.remedy(),
             Failure::SecretNeeded { key, .. } => return format!("set {key}, or listen on 127.0.0.1"),
+            Failure::SecretShared { key, .. } => {
+                return format!("set {key}, the same for every process on that database");
+            }
             Failure::SecretRefused { key, .. } => {
                 return format!("set {key} anew, or leave it out: one is made");
             }
@@ -73,7 +84,14 @@ impl Failure {
             Failure::NoEntropy(_) => "look at the system's random device",
             Failure::LockFile { path, cause } => return folder_remedy(path, cause),
             Failure::InUse { .. } => "stop the other process, or name another file with --database",
-            Failure::Database { database, .. } if database.is_dir() => {
+            Failure::Database { database: DatabaseChoice::Server(_), cause } if cause.is_outage() => {
+                "see that the server runs, that host, port, user and password of database.url are right, and that the \
+                 user may use that database"
+            }
+            Failure::Database { database: DatabaseChoice::Server(_), .. } => {
+                "see that this user may read and write the tables of handover there, and that nobody else changed them"
+            }
+            Failure::Database { database: DatabaseChoice::File(path), .. } if path.is_dir() => {
                 "it is a folder: name a file in it with --database"
             }
             Failure::Database { cause: StoreError::Backend(_) | StoreError::Corrupt { .. }, .. } => {
@@ -83,18 +101,32 @@ impl Failure {
             Failure::NoDatabase { .. } => {
                 "start `handover serve` (or `handover migrate`) here once, or name the file with --database"
             }
+            Failure::SchemaNewer { database: DatabaseChoice::Server(_), .. } => {
+                "run the newer handover; the way back is a backup from before the migration"
+            }
             Failure::SchemaNewer { .. } => {
                 "run the newer handover, or name another file with --database; the way back is a copy of the file \
                  from before"
             }
+            Failure::SchemaOlder { database: DatabaseChoice::Server(_), found: 0, .. } => {
+                "run `handover migrate` once, as a user that may create tables"
+            }
+            Failure::SchemaOlder { database: DatabaseChoice::Server(_), .. } => {
+                "make a backup, then run `handover migrate` once, as a user that may change tables; older processes go \
+                 on meanwhile"
+            }
             Failure::SchemaOlder { .. } => {
                 "copy the file, stop whoever serves it and run `handover migrate`; or use the older handover"
+            }
+            Failure::Migration { database: DatabaseChoice::Server(_), .. } => {
+                "run `handover migrate` as a user that may create and change tables, on a database of handover's own"
             }
             Failure::Migration { .. } => {
                 "use the build that made the file, or begin with another one (--database); if no build of your own \
                  made it, report this"
             }
-            Failure::Broker(_) => "see that broker.url is right",
+            Failure::Broker(BrokerError::Refused { .. }) => "do what it says, or correct broker.url",
+            Failure::Broker(_) => "see that the broker runs and that broker.url is right",
             Failure::BrokerUnseen => {
                 "ask that process with an operator's token: GET /api/v1/ops/queues, POST /api/v1/ops/dead-letters/replay"
             }

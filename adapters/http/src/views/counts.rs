@@ -29,6 +29,14 @@ pub struct StatsView {
     blocked: BlockedStatsView,
     /// Null while the broker is away.
     queues: Option<Vec<QueueView>>,
+    broker: BrokerStatsView,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BrokerStatsView {
+    /// Why it takes no messages at the moment.
+    blocked: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,6 +84,7 @@ impl From<Stats> for StatsView {
             dead_letters: DeadLetterStatsView { open: stats.open_letters },
             blocked: BlockedStatsView { aggregates: stats.blocked, more: stats.more_blocked },
             queues: stats.queues.map(|queues| queues.into_iter().map(QueueView::from).collect()),
+            broker: BrokerStatsView { blocked: stats.broker_blocked },
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) mod pooled;
 pub(crate) mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_bells;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod server;
 pub(crate) mod sqlite;
 
 /// The version that the newest migration leaves.

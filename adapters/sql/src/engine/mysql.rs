@@ -1,6 +1,6 @@
 //! MySQL and MariaDB: a pool of connections at READ COMMITTED, `FOR UPDATE SKIP LOCKED`.
 
-use std::str::FromStr;
+use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use chrono::NaiveDateTime;
@@ -11,10 +11,11 @@ use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef a
 
 use super::mysql_bells;
 use super::mysql_migrations::{self, MIGRATIONS};
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, ServerOptions};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, pool};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
+use crate::facts::ServerFacts;
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
 
@@ -24,16 +25,12 @@ pub(crate) struct MysqlEngine {
 }
 
 impl MysqlEngine {
-    pub(crate) fn open(options: &ServerOptions) -> Result<MysqlEngine, StoreError> {
-        let connect = MySqlConnectOptions::from_str(options.url())
-            .map_err(fault)?
-            .statement_cache_capacity(PREPARED)
-            .disable_statement_logging();
-        let pool = options
-            .pool::<MySql>()
+    pub(crate) fn open(connect: &MySqlConnectOptions, connections: NonZeroU32) -> MysqlEngine {
+        let connect = connect.clone().statement_cache_capacity(PREPARED).disable_statement_logging();
+        let pool = pool(connections)
             .after_connect(|connection, _| Box::pin(set_up(connection)))
             .connect_lazy_with(connect.clone());
-        Ok(MysqlEngine { pool, connect })
+        MysqlEngine { pool, connect }
     }
 }
 
@@ -102,6 +99,20 @@ impl Engine for MysqlEngine {
         Ok((applied, super::newest(&MIGRATIONS)))
     }
 
+    async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(fault)?;
+        let version: String =
+            sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await.map_err(fault)?;
+        let settings: Vec<(String, String)> = sqlx::query_as(
+            "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+             ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'innodb_doublewrite')",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(fault)?;
+        Ok(Some(facts(&version, &settings)))
+    }
+
     async fn watch(&self, bells: &Bells) {
         mysql_bells::watch(&self.pool, bells).await
     }
@@ -113,6 +124,30 @@ impl Engine for MysqlEngine {
 
     async fn close(&self) {
         self.pool.close().await;
+    }
+}
+
+/// What these settings mean for what was committed.
+fn facts(version: &str, settings: &[(String, String)]) -> ServerFacts {
+    let is =
+        |name: &str, value: &str| settings.iter().any(|(n, v)| n == name && v.eq_ignore_ascii_case(value));
+    let safe = |name: &str| match name {
+        "innodb_flush_log_at_trx_commit" => is(name, "1") || is(name, "3"),
+        // Only what replicas and restored backups know of it.
+        "sync_binlog" => is(name, "1") || !is("log_bin", "ON"),
+        "innodb_doublewrite" => !is(name, "OFF") && !is(name, "0"),
+        _ => true,
+    };
+    ServerFacts {
+        version: match version.split_once("-MariaDB") {
+            Some((number, _)) => format!("MariaDB {number}"),
+            None => format!("MySQL {version}"),
+        },
+        unsafe_settings: settings
+            .iter()
+            .filter(|(name, _)| !safe(name))
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect(),
     }
 }
 

@@ -37,52 +37,20 @@ pub(super) const IDLE_IN_TRANSACTION_S: u32 = 15;
 /// How long to wait for another process that migrates, in seconds.
 pub(super) const MIGRATION_WAIT_S: u32 = 60;
 
-/// A database server: where it is, and how many connections to keep.
-#[derive(Clone)]
-pub struct ServerOptions {
-    url: String,
-    connections: NonZeroU32,
-}
-
-impl ServerOptions {
-    /// A server by its URL: `postgres://user:password@host/database`, `mysql://user:password@host/database`.
-    pub fn new(url: impl Into<String>) -> ServerOptions {
-        ServerOptions { url: url.into(), connections: NonZeroU32::MIN.saturating_add(7) }
-    }
-
-    /// At most so many connections; 8 unless told otherwise.
-    #[must_use]
-    pub fn connections(mut self, connections: NonZeroU32) -> ServerOptions {
-        self.connections = connections;
-        self
-    }
-
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// The pool's options, with what every connection is told first.
-    pub(super) fn pool<DB: Database>(&self) -> PoolOptions<DB> {
-        PoolOptions::new()
-            .max_connections(self.connections.get())
-            .acquire_timeout(ACQUIRE)
-            .test_before_acquire(false)
-            .before_acquire(|connection: &mut DB::Connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for < FRESH {
-                        return Ok(true);
-                    }
-                    Ok(matches!(timeout(PING, connection.ping()).await, Ok(Ok(()))))
-                })
+/// A pool's options, with what holds for every connection of it.
+pub(super) fn pool<DB: Database>(connections: NonZeroU32) -> PoolOptions<DB> {
+    PoolOptions::new()
+        .max_connections(connections.get())
+        .acquire_timeout(ACQUIRE)
+        .test_before_acquire(false)
+        .before_acquire(|connection: &mut DB::Connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for < FRESH {
+                    return Ok(true);
+                }
+                Ok(matches!(timeout(PING, connection.ping()).await, Ok(Ok(()))))
             })
-    }
-}
-
-impl std::fmt::Debug for ServerOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The URL holds a password.
-        f.debug_struct("ServerOptions").field("connections", &self.connections).finish_non_exhaustive()
-    }
+        })
 }
 
 /// A driver's connection.

@@ -1,6 +1,6 @@
 //! PostgreSQL: a pool of connections, `FOR UPDATE SKIP LOCKED`, numbered parameters.
 
-use std::str::FromStr;
+use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
@@ -9,11 +9,12 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, ServerOptions};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool};
 use super::postgres_bells;
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, numbered};
+use crate::facts::ServerFacts;
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
 
@@ -25,17 +26,16 @@ pub(crate) struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    pub(crate) fn open(options: &ServerOptions) -> Result<PostgresEngine, StoreError> {
-        let connect = PgConnectOptions::from_str(options.url())
-            .map_err(fault)?
+    pub(crate) fn open(connect: &PgConnectOptions, connections: NonZeroU32) -> PostgresEngine {
+        let connect = connect
+            .clone()
             .application_name("handover")
             .statement_cache_capacity(PREPARED)
             .disable_statement_logging();
-        let pool = options
-            .pool::<Postgres>()
+        let pool = pool(connections)
             .after_connect(|connection, _| Box::pin(set_up(connection)))
             .connect_lazy_with(connect.clone());
-        Ok(PostgresEngine { pool, connect })
+        PostgresEngine { pool, connect }
     }
 }
 
@@ -97,6 +97,27 @@ impl Engine for PostgresEngine {
             None
         };
         Ok((applied, super::newest(&MIGRATIONS)))
+    }
+
+    async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(fault)?;
+        let settings: Vec<(String, String)> = sqlx::query_as(
+            "SELECT name, setting FROM pg_settings \
+             WHERE name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(fault)?;
+        let version =
+            settings.iter().find(|(name, _)| name == "server_version").map(|(_, value)| value.as_str());
+        Ok(Some(ServerFacts {
+            version: format!("PostgreSQL {}", version.unwrap_or_default()),
+            unsafe_settings: settings
+                .iter()
+                .filter(|(name, value)| name != "server_version" && value == "off")
+                .map(|(name, value)| format!("{name} = {value}"))
+                .collect(),
+        }))
     }
 
     async fn watch(&self, bells: &Bells) {

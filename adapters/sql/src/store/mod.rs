@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
-use chrono::Duration;
+use chrono::{DateTime, Duration, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Clock, OnFailed, Store, StoreError, UnitOfWork, View};
 use tokio::time::Instant;
@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::bells::Bells;
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
+use crate::facts::ServerFacts;
 use crate::session::Session;
 
 /// A connection that was cut says so at once; who has waited longer is told that the database is away.
@@ -70,24 +71,10 @@ impl SqlStore {
         Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
     }
 
-    /// Opens a PostgreSQL database; its server is connected to when there is something to do.
-    #[cfg(feature = "postgres")]
-    pub fn open_postgres(
-        options: &crate::ServerOptions,
-        clock: Arc<dyn Clock>,
-        wake: Wake,
-    ) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(crate::engine::postgres::PostgresEngine::open(options)?), clock, wake))
-    }
-
-    /// Opens a MySQL or MariaDB database; its server is connected to when there is something to do.
-    #[cfg(feature = "mysql")]
-    pub fn open_mysql(
-        options: &crate::ServerOptions,
-        clock: Arc<dyn Clock>,
-        wake: Wake,
-    ) -> Result<SqlStore, StoreError> {
-        Ok(SqlStore::on(Arc::new(crate::engine::mysql::MysqlEngine::open(options)?), clock, wake))
+    /// Opens a database of a server, which is connected to when there is something to do.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub fn open_server(options: &crate::ServerOptions, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
+        SqlStore::on(options.engine(), clock, wake)
     }
 
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
@@ -112,6 +99,16 @@ impl SqlStore {
     pub async fn is_ready(&self) -> Result<bool, StoreError> {
         let (applied, needed) = self.schema_version().await?;
         Ok(applied.is_some_and(|applied| applied >= needed))
+    }
+
+    /// What the database server says about itself; nothing of a file.
+    pub async fn server_facts(&self) -> Result<Option<ServerFacts>, StoreError> {
+        self.engine.facts().await
+    }
+
+    /// The database's own now: the one clock of all processes that share it (spec §1 "time").
+    pub async fn database_now(&self) -> Result<DateTime<Utc>, StoreError> {
+        self.reading().await?.now().await
     }
 
     /// Moves the database's own clock, which judges leases and heartbeats: for contract tests.

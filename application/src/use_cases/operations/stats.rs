@@ -49,6 +49,8 @@ pub struct Stats {
     pub more_blocked: bool,
     /// The queues, which are everybody's; `None` while the broker is away.
     pub queues: Option<Vec<QueueDepth>>,
+    /// Why the broker takes no messages at the moment, if it says so.
+    pub broker_blocked: Option<String>,
 }
 
 /// Counts what an operator may see.
@@ -84,6 +86,7 @@ pub async fn stats(
         blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
         more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
         queues,
+        broker_blocked: app.broker.blocked().await,
     })
 }
 

@@ -1,0 +1,72 @@
+//! A database beside whoever serves it.
+
+use std::sync::Arc;
+
+use handover_application::App;
+use handover_application::Wake;
+use handover_application::ports::{Broker, Clock};
+use handover_memory::MemoryBroker;
+use handover_sql::{SqlStore, SqliteOptions};
+use handover_system::SystemClock;
+
+use super::{Schema, broker, transactor};
+use crate::Failure;
+use crate::config::{Config, DatabaseChoice};
+
+/// A database beside whoever serves it: no lock, nothing made, nothing migrated.
+pub(crate) struct Looked {
+    pub(crate) choice: DatabaseChoice,
+    pub(crate) store: SqlStore,
+}
+
+impl Looked {
+    /// Opens it, whatever its schema.
+    pub(crate) async fn open(choice: &DatabaseChoice) -> Result<Looked, Failure> {
+        let clock = Arc::new(SystemClock);
+        let store = match choice {
+            DatabaseChoice::File(path) => {
+                // An empty file is none either, and opening it would make one of it.
+                if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) || !path.exists() {
+                    return Err(Failure::NoDatabase { database: path.clone() });
+                }
+                SqlStore::open_sqlite(&SqliteOptions::file(path), clock, Wake::default())
+                    .await
+                    .map_err(Failure::database(choice))?
+            }
+            DatabaseChoice::Server(server) => SqlStore::open_server(server, clock, Wake::default()),
+        };
+        Ok(Looked { choice: choice.clone(), store })
+    }
+
+    /// How its schema stands to this program.
+    pub(crate) async fn schema(&self) -> Result<Schema, Failure> {
+        Schema::of(&self.store, &self.choice).await
+    }
+
+    /// Opens it if this program can read what is in it.
+    pub(crate) async fn readable(choice: &DatabaseChoice) -> Result<Looked, Failure> {
+        let looked = Looked::open(choice).await?;
+        looked.schema().await?.current(choice)?;
+        Ok(looked)
+    }
+
+    /// An application beside the one that serves: it ends no sessions and takes no leases.
+    pub(crate) fn application(&self, config: &Config, reach: Reach) -> Result<App, Failure> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let broker: Arc<dyn Broker> = match reach {
+            Reach::Broker => broker::beside(config, &self.store)?,
+            // Nothing will be asked of it.
+            Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(&clock))),
+        };
+        Ok(App::new(transactor(&self.store, &clock)?, broker, config.rules.clone()))
+    }
+}
+
+/// How far an action reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The database alone.
+    Store,
+    /// The broker too.
+    Broker,
+}
