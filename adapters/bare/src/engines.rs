@@ -16,12 +16,14 @@ macro_rules! engine {
         moment: $moment:ty, write: $write:expr, read: $read:expr $(,)?
     ) => {
         pub(crate) mod $module {
+            use std::time::Instant;
+
             use chrono::{DateTime, Utc};
             use sqlx::{AssertSqlSafe, QueryBuilder, Row as _};
 
             use super::ROWS;
             use crate::error::BareError;
-            use crate::event::{Arrived, Event, Order, trace_of};
+            use crate::event::{Arrived, Event, Order, Placed, trace_of};
             use crate::session::Queued;
 
             type Connection = <$database as sqlx::Database>::Connection;
@@ -56,14 +58,21 @@ macro_rules! engine {
                 rows.iter().map(|row| Ok(row.try_get_unchecked(0)?)).collect()
             }
 
-            pub(crate) async fn place(connection: &mut Connection, order: &Order) -> Result<(), BareError> {
+            pub(crate) async fn place(
+                connection: &mut Connection,
+                order: &Order,
+            ) -> Result<Placed, BareError> {
+                let mut at = Instant::now();
+                let mut took = || std::mem::replace(&mut at, Instant::now()).elapsed();
                 begin(connection).await?;
+                let begun = took();
                 let mut select = Builder::new(
                     "SELECT id, tenant_id, seller_id, title, price_minor, status, version, create_time, \
                      update_time FROM products WHERE id = ",
                 );
                 select.push_bind(order.product_id).push(" AND tenant_id = ").push_bind(order.tenant_id);
                 let product = select.build().fetch_one(&mut *connection).await?;
+                let read = took();
                 let seller: i64 = product.try_get(2)?;
                 let title: String = product.try_get_unchecked(3)?;
                 let price: i64 = product.try_get(4)?;
@@ -82,6 +91,7 @@ macro_rules! engine {
                     return Err(BareError::Odd(format!("product {} is not free", order.product_id)));
                 }
 
+                let taken = took();
                 let mut insert = Builder::new(
                     "INSERT INTO orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, \
                      cancel_reason, total_minor, payable_minor, carrier, tracking_no, version, create_time, \
@@ -95,6 +105,7 @@ macro_rules! engine {
                     row.push_bind(now()).push_bind(None::<$moment>).push_bind(now());
                 });
                 insert.build().execute(&mut *connection).await?;
+                let inserted = took();
 
                 let metadata =
                     format!("{{\"traceId\":\"{}\",\"userId\":{}}}", order.trace_id(), order.buyer_id);
@@ -112,7 +123,17 @@ macro_rules! engine {
                     row.push_bind(3i64).push_bind("NEW").push_bind(now()).push_bind(now());
                 });
                 append.build().execute(&mut *connection).await?;
-                raw(connection, "COMMIT").await.map(drop)
+                let appended = took();
+                raw(connection, "COMMIT").await?;
+                let parts = [
+                    ("begin", begun),
+                    ("read products", read),
+                    ("change products", taken),
+                    ("insert orders", inserted),
+                    ("insert outbox_events", appended),
+                    ("commit", took()),
+                ];
+                Ok(Placed { seller, price_minor: price, parts })
             }
 
             pub(crate) async fn claim(connection: &mut Connection, most: u32) -> Result<Vec<Event>, BareError> {

@@ -1,5 +1,7 @@
 //! Events as the plain code sees them: a row that becomes a message, and a message that becomes rows.
 
+use std::time::Duration;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Deserialize;
 
@@ -92,6 +94,15 @@ pub struct Order {
     pub at: DateTime<Utc>,
 }
 
+/// An order that was placed.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    pub(crate) seller: i64,
+    pub(crate) price_minor: i64,
+    /// How long each of its statements took.
+    pub parts: [(&'static str, Duration); 6],
+}
+
 impl Order {
     /// Its number for people.
     pub(crate) fn number(&self) -> String {
@@ -108,6 +119,27 @@ impl Order {
         new_event_id(self.at, (self.id << 2) | i64::from(n))
     }
 
+    /// Its events, as its transaction has written them.
+    pub fn events(&self, placed: &Placed) -> [Event; 2] {
+        let Placed { seller, price_minor, .. } = *placed;
+        let event = |n: u8, event_type: &str, payload: String| Event {
+            id: 0,
+            event_id: self.event_id(n),
+            event_type: event_type.to_owned(),
+            aggregate_type: "Order".to_owned(),
+            aggregate_id: self.id,
+            aggregate_seq: 1,
+            tenant_id: self.tenant_id,
+            payload,
+            trace_id: self.trace_id(),
+            create_time: self.at,
+        };
+        [
+            event(0, "ORDER_CREATED", self.created(seller, price_minor)),
+            event(1, "ORDER_TIMEOUT", self.timeout(seller, price_minor)),
+        ]
+    }
+
     fn facts(&self, seller: i64, price_minor: i64) -> String {
         format!(
             "\"orderId\":{},\"orderNo\":\"{}\",\"buyerId\":{},\"sellerId\":{seller},\"totalAmount\":{}",
@@ -121,7 +153,11 @@ impl Order {
     /// The payload of its ORDER_CREATED.
     pub(crate) fn created(&self, seller: i64, price_minor: i64) -> String {
         let facts = self.facts(seller, price_minor);
-        format!("{{{facts},\"productId\":{},\"quantity\":1,\"price\":{}}}", self.product_id, amount(price_minor))
+        format!(
+            "{{{facts},\"productId\":{},\"quantity\":1,\"price\":{}}}",
+            self.product_id,
+            amount(price_minor)
+        )
     }
 
     /// The payload of its ORDER_TIMEOUT.
@@ -136,8 +172,13 @@ fn amount(minor: i64) -> String {
 }
 
 /// An event id: UUIDv7 of a moment, with a number in place of chance.
-pub fn new_event_id(at: DateTime<Utc>, number: i64) -> String {
+fn new_event_id(at: DateTime<Utc>, number: i64) -> String {
     let ms = at.timestamp_millis() & 0xFFFF_FFFF_FFFF;
     let (high, low) = (ms >> 16, ms & 0xFFFF);
-    format!("{high:08x}-{low:04x}-7{:03x}-8{:03x}-{:012x}", (number >> 60) & 7, (number >> 48) & 0xFFF, number & 0xFFFF_FFFF_FFFF)
+    format!(
+        "{high:08x}-{low:04x}-7{:03x}-8{:03x}-{:012x}",
+        (number >> 60) & 7,
+        (number >> 48) & 0xFFF,
+        number & 0xFFFF_FFFF_FFFF
+    )
 }

@@ -11,6 +11,6 @@ mod queue;
 mod session;
 
 pub use error::BareError;
-pub use event::{Event, Order, new_event_id};
+pub use event::{Event, Order, Placed};
 pub use queue::{BareQueue, Delivered, Deliveries};
 pub use session::Session;

@@ -5,11 +5,15 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
-    ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
+    ExchangeDeclareOptions, ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions,
+    QueuePurgeOptions,
 };
 use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, PublisherConfirm};
+use lapin::uri::AMQPUri;
+use lapin::{
+    BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind, PublisherConfirm,
+};
 
 use crate::error::BareError;
 use crate::event::Event;
@@ -24,12 +28,16 @@ pub struct BareQueue {
 }
 
 impl BareQueue {
-    /// Connects; `authorities` are certificates (PEM) for `amqps`.
+    /// Connects, of several hosts to the first; `authorities` are certificates (PEM) for `amqps`.
     pub async fn connect(url: &str, authorities: Option<String>) -> Result<BareQueue, BareError> {
+        let mut uri: AMQPUri = first_host(url).parse().map_err(BareError::Odd)?;
+        if uri.vhost.is_empty() {
+            uri.vhost = "/".to_owned();
+        }
         let tls = OwnedTLSConfig { identity: None, cert_chain: authorities };
         let runtime = lapin::runtime::default_runtime().map_err(|error| BareError::Odd(error.to_string()))?;
         let connection =
-            Connection::connect_with_config(url, ConnectionProperties::default(), tls, runtime).await?;
+            Connection::connect_uri_with_config(uri, ConnectionProperties::default(), tls, runtime).await?;
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(BareQueue { connection, channel })
@@ -71,17 +79,33 @@ impl BareQueue {
             .await?)
     }
 
-    /// How many messages are ready in a queue; nothing where there is no such queue.
-    pub async fn ready(&self, queue: &str) -> Result<Option<u32>, BareError> {
+    /// How many messages are ready in a queue, and how many consume it; nothing where there is no such queue.
+    pub async fn counts(&self, queue: &str) -> Result<Option<(u32, u32)>, BareError> {
         // A channel of its own: a queue that is missing closes it.
         let channel = self.connection.create_channel().await?;
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
         match channel.queue_declare(queue.into(), options, FieldTable::default()).await {
             Ok(found) => {
                 channel.close(200, "counted".into()).await?;
-                Ok(Some(found.message_count()))
+                Ok(Some((found.message_count(), found.consumer_count())))
             }
             Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether there is such an exchange.
+    pub async fn has_exchange(&self, exchange: &str) -> Result<bool, BareError> {
+        let channel = self.connection.create_channel().await?;
+        let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let asked =
+            channel.exchange_declare(exchange.into(), ExchangeKind::Topic, options, FieldTable::default());
+        match asked.await {
+            Ok(()) => {
+                channel.close(200, "looked".into()).await?;
+                Ok(true)
+            }
+            Err(error) if is_missing(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -116,6 +140,17 @@ impl BareQueue {
     /// Says goodbye.
     pub async fn close(self) -> Result<(), BareError> {
         Ok(self.connection.close(200, "done".into()).await?)
+    }
+}
+
+/// The URL without the hosts behind the first comma.
+fn first_host(url: &str) -> String {
+    let begin = url.find("://").map_or(0, |at| at + "://".len());
+    let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);
+    let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at);
+    match url[begin..end].find(',') {
+        Some(comma) => format!("{}{}", &url[..begin + comma], &url[end..]),
+        None => url.to_owned(),
     }
 }
 
@@ -164,5 +199,21 @@ impl Delivered {
     fn add(&mut self, delivery: Delivery) {
         self.last = delivery.delivery_tag;
         self.bodies.push(String::from_utf8_lossy(&delivery.data).into_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_host;
+
+    #[test]
+    fn of_several_hosts_the_first_is_taken() {
+        for (url, first) in [
+            ("amqp://u:p,w@a:1,b:2/v", "amqp://u:p,w@a:1/v"),
+            ("amqp://a:1,b:2?heartbeat=1", "amqp://a:1?heartbeat=1"),
+            ("amqp://u:p@a/v,w", "amqp://u:p@a/v,w"),
+        ] {
+            assert_eq!(first_host(url), first);
+        }
     }
 }

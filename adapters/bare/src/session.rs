@@ -4,13 +4,13 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 use sqlx::ConnectOptions as _;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 
 use crate::engines::{mysql, postgres, sqlite};
 use crate::error::BareError;
-use crate::event::{Arrived, Event, Order};
+use crate::event::{Arrived, Event, Order, Placed};
 
 /// Statements that a connection keeps prepared: groups come in any length up to the prefetch.
 const PREPARED: usize = 1_024;
@@ -46,8 +46,9 @@ macro_rules! on {
 }
 
 impl Session {
-    /// Connects: `sqlite://`, `postgres://`, `mysql://`, with what their drivers take behind a `?`.
-    pub async fn connect(url: &str) -> Result<Session, BareError> {
+    /// Connects: `sqlite://`, `postgres://`, `mysql://`, with what their drivers take behind a `?`; `authorities` is a
+    /// file of certificates that the server's has to be signed by.
+    pub async fn connect(url: &str, authorities: Option<&str>) -> Result<Session, BareError> {
         let scheme = url.split(':').next().unwrap_or_default();
         match scheme {
             "sqlite" => {
@@ -59,18 +60,24 @@ impl Session {
                 Ok(Session(Kind::Sqlite(options.connect().await?)))
             }
             "postgres" | "postgresql" => {
-                let options = PgConnectOptions::from_str(url)?
+                let mut options = PgConnectOptions::from_str(url)?
                     .statement_cache_capacity(PREPARED)
                     .disable_statement_logging();
+                if let Some(file) = authorities {
+                    options = options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(file);
+                }
                 let mut session = Session(Kind::Postgres(options.connect().await?));
                 let level = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
                 session.execute(level).await?;
                 Ok(session)
             }
             "mysql" | "mariadb" => {
-                let options = MySqlConnectOptions::from_str(&url.replacen("mariadb:", "mysql:", 1))?
+                let mut options = MySqlConnectOptions::from_str(&url.replacen("mariadb:", "mysql:", 1))?
                     .statement_cache_capacity(PREPARED)
                     .disable_statement_logging();
+                if let Some(file) = authorities {
+                    options = options.ssl_mode(MySqlSslMode::VerifyIdentity).ssl_ca(file);
+                }
                 let mut session = Session(Kind::MySql(options.connect().await?));
                 // Or every insert locks the gaps beside it.
                 session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
@@ -106,7 +113,7 @@ impl Session {
     }
 
     /// Places an order in a transaction of its own: reads the product, takes it, inserts the order and its two events.
-    pub async fn place(&mut self, order: &Order) -> Result<(), BareError> {
+    pub async fn place(&mut self, order: &Order) -> Result<Placed, BareError> {
         on!(self, place(order))
     }
 
@@ -121,45 +128,42 @@ impl Session {
     }
 
     /// Puts events into queues of the database broker, where they may expire, by one statement.
-    pub async fn enqueue(
-        &mut self,
-        rows: &[(&str, Option<DateTime<Utc>>, &Event)],
-    ) -> Result<(), BareError> {
+    pub async fn enqueue(&mut self, rows: &[(&str, Option<DateTime<Utc>>, &Event)]) -> Result<(), BareError> {
         on!(self, enqueue(rows))
     }
 
-    /// Writes the effects of these messages and that they were consumed, by two statements.
+    /// Writes the effects of these messages and that they were consumed, by two statements; tells their events.
     pub async fn apply(
         &mut self,
         consumer: &str,
         bodies: &[String],
         at: DateTime<Utc>,
-    ) -> Result<(), BareError> {
+    ) -> Result<Vec<String>, BareError> {
         let arrived =
             bodies.iter().map(|body| serde_json::from_str(body)).collect::<Result<Vec<Arrived>, _>>()?;
-        on!(self, apply(consumer, &arrived, at))
+        on!(self, apply(consumer, &arrived, at))?;
+        Ok(arrived.into_iter().map(|arrived| arrived.event_id).collect())
     }
 
     /// Takes up to `most` messages out of a queue of the database broker and applies them, in one transaction; tells
-    /// how many.
+    /// their events.
     pub async fn consume(
         &mut self,
         queue: &str,
         consumer: &str,
         most: u32,
         at: DateTime<Utc>,
-    ) -> Result<usize, BareError> {
+    ) -> Result<Vec<String>, BareError> {
         self.begin().await?;
         let queued = on!(self, dequeue(queue, most))?;
-        if !queued.is_empty() {
-            let (ids, bodies): (Vec<i64>, Vec<String>) =
-                queued.into_iter().map(|queued| (queued.id, queued.body)).unzip();
-            self.apply(consumer, &bodies, at).await?;
+        let (ids, bodies): (Vec<i64>, Vec<String>) =
+            queued.into_iter().map(|queued| (queued.id, queued.body)).unzip();
+        let mut events = Vec::new();
+        if !ids.is_empty() {
+            events = self.apply(consumer, &bodies, at).await?;
             on!(self, remove(&ids))?;
-            self.commit().await?;
-            return Ok(ids.len());
         }
         self.commit().await?;
-        Ok(0)
+        Ok(events)
     }
 }

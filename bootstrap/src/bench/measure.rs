@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::stop::refuse;
 use crate::Failure;
 use crate::cli::{BenchArgs, BenchMode};
+use crate::progress::Progress;
 
 /// What is to be measured, and how.
 #[derive(Debug, Clone)]
@@ -24,6 +26,7 @@ pub(super) struct Plan {
     pub(super) rate: u32,
     pub(super) rows: Vec<u64>,
     pub(super) rounds: u32,
+    pub(super) seed: u64,
 }
 
 /// How long a turn of `orders` lasts unless told otherwise.
@@ -32,14 +35,15 @@ const TURN: Duration = Duration::from_millis(1_500);
 const LATENCY: Duration = Duration::from_secs(20);
 
 impl Plan {
-    pub(super) fn of(arguments: &BenchArgs) -> Plan {
-        let seconds = arguments.seconds.map(Duration::from_secs_f64);
+    pub(super) fn of(arguments: &BenchArgs) -> Result<Plan, Failure> {
+        let seconds = arguments.seconds.map(Duration::try_from_secs_f64).transpose().map_err(|cause| {
+            refuse(&format!("--seconds: {cause}"), "name a length in seconds, such as 10 or 0.5")
+        })?;
         let mut modes = arguments.modes.clone();
         if modes.is_empty() {
             modes = BenchMode::ALL.to_vec();
         }
-        modes.dedup();
-        Plan {
+        Ok(Plan {
             modes,
             events: arguments.events,
             turn: seconds.unwrap_or(TURN),
@@ -50,7 +54,13 @@ impl Plan {
             rate: arguments.rate,
             rows: arguments.rows.clone(),
             rounds: arguments.rounds,
-        }
+            seed: arguments.seed,
+        })
+    }
+
+    /// How many turns a figure takes.
+    pub(super) fn turns(&self) -> usize {
+        2 * usize::try_from(self.rounds).unwrap_or_default()
     }
 }
 
@@ -88,16 +98,19 @@ pub(super) fn per_second(count: u64, took: Duration) -> f64 {
     }
 }
 
-/// Rounds by turns: ours, the ceiling, ours, ...
+/// Rounds by turns: ours, the ceiling, ours, ... Each turn is a step of the phase.
 pub(super) async fn by_turns<T>(
     rounds: u32,
+    progress: &Progress,
     mut ours: impl AsyncFnMut() -> Result<T, Failure>,
     mut ceiling: impl AsyncFnMut() -> Result<T, Failure>,
 ) -> Result<(Vec<T>, Vec<T>), Failure> {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         first.push(ours().await?);
+        progress.step();
         second.push(ceiling().await?);
+        progress.step();
     }
     Ok((first, second))
 }

@@ -29,6 +29,11 @@ pub(super) fn end(before: Option<f64>) -> Option<Memory> {
     Some(Memory { before_mib: before?, peak_mib: of("VmHWM:")? })
 }
 
+/// The greatest of some.
+pub(super) fn greatest(all: impl Iterator<Item = Memory>) -> Option<Memory> {
+    all.max_by(|one, two| one.peak_mib.total_cmp(&two.peak_mib))
+}
+
 fn of(name: &str) -> Option<f64> {
     mib(&std::fs::read_to_string(STATUS).ok()?, name)
 }

@@ -6,57 +6,67 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use handover_application::use_cases::{PlaceOrder, place_order};
 use handover_domain::ProductId;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
-use super::ceiling::{self};
+use super::ceiling;
 use super::fill;
 use super::ground::Ground;
-use super::measure::{Plan, by_turns, per_second};
-use super::report::Figure;
-use super::stop::refuse;
+use super::measure::{Plan, by_turns};
+use super::report::{Better, Figure};
+use super::stop::odd;
 use super::tap::Tap;
+use super::took::{Took, rates, steps};
 use crate::Failure;
+use crate::cli::BenchMode;
 use crate::progress::Progress;
 
-const PER_SECOND: u32 = 20_000;
+const UNIT: (&str, Better) = ("orders/s", Better::More);
+/// Products listed for each second of a turn; should they run out, the turn is shorter.
+const PER_SECOND: f64 = 20_000.0;
 
-pub(super) async fn measure(plan: &Plan, ground: &Ground, progress: &Progress) -> Result<Vec<Figure>, Failure> {
-    progress.phase("orders", plan.rounds as usize * 2 * plan.clients.len());
+pub(super) async fn measure(
+    plan: &Plan,
+    ground: &Ground,
+    progress: &Progress,
+) -> Result<Vec<Figure>, Failure> {
+    progress.phase("orders", plan.turns() * plan.clients.len());
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, and it saturates")]
+    let products = (PER_SECOND * plan.turn.as_secs_f64()).ceil() as u32;
     let mut figures = Vec::new();
-    let products = (f64::from(PER_SECOND) * plan.turn.as_secs_f64()) as u32;
-    for clients in &plan.clients {
+    for clients in plan.clients.iter().copied() {
+        let connections = clients.min(ground.connections());
         let (ours, ceiling) = by_turns(
             plan.rounds,
+            progress,
             async || {
                 ready(ground, products).await?;
-                let (placed, took) = ours(ground, *clients, products, plan.turn).await?;
-                progress.step();
-                Ok(per_second(placed, took))
+                ours(ground, clients, products, plan).await
             },
             async || {
                 ready(ground, products).await?;
-                let connections = (*clients).min(8);
-                let (placed, took) = ceiling::orders(ground, connections, products, plan.turn).await?;
-                progress.step();
-                Ok(per_second(placed, took))
+                ceiling::orders(ground, connections, products, plan.turn).await
             },
         )
         .await?;
-        figures.push(Figure::new(format!("orders, {clients} clients"), "orders/s", ours, ceiling));
+        let what = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        let mut figure = Figure::new(BenchMode::Orders, what, UNIT, rates(&ours), rates(&ceiling));
+        (figure.steps, figure.ceiling_steps) = (steps(&ours), steps(&ceiling));
+        figures.push(figure);
     }
     Ok(figures)
 }
 
 async fn ready(ground: &Ground, products: u32) -> Result<(), Failure> {
     ground.clear().await?;
-    let app = ground.app(&Tap::default(), None)?;
-    fill::products(&app, products).await?;
-    ground.analyze().await
+    ground.products(products).await?;
+    ground.settle().await
 }
 
-async fn ours(ground: &Ground, clients: u32, products: u32, turn: Duration) -> Result<(u64, Duration), Failure> {
-    let app = ground.app(&Tap::default(), None)?;
-    let next = Arc::new(AtomicU32::new(0));
+/// By the use case of the service.
+async fn ours(ground: &Ground, clients: u32, products: u32, plan: &Plan) -> Result<Took, Failure> {
+    let app = ground.app(&Tap::default(), None);
+    let (next, turn) = (Arc::new(AtomicU32::new(0)), plan.turn);
+    drop(ground.statements.take());
     let begun = Instant::now();
     let mut running = JoinSet::new();
     for _ in 0..clients {
@@ -68,10 +78,8 @@ async fn ours(ground: &Ground, clients: u32, products: u32, turn: Duration) -> R
                 if n >= products {
                     break;
                 }
-                let product = ProductId::try_from(i64::from(n) + 1).map_err(|e| refuse(&e, "report this"))?;
-                place_order(&app, &fill::context(n)?, PlaceOrder { product })
-                    .await
-                    .map_err(|e| refuse(&e, "report this"))?;
+                let product = ProductId::try_from(i64::from(n) + 1).map_err(odd)?;
+                place_order(&app, &fill::context(n)?, PlaceOrder { product }).await.map_err(odd)?;
                 placed += 1;
             }
             Ok::<_, Failure>(placed)
@@ -79,7 +87,8 @@ async fn ours(ground: &Ground, clients: u32, products: u32, turn: Duration) -> R
     }
     let mut placed = 0;
     while let Some(client) = running.join_next().await {
-        placed += client.map_err(|panic| refuse(&panic, "report this"))??;
+        placed += client.map_err(odd)??;
     }
-    Ok((placed, begun.elapsed()))
+    let took = Took::new(placed, begun.elapsed()).by(clients);
+    Ok(took.with_statements(ground.statements.take()))
 }

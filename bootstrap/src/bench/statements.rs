@@ -45,6 +45,16 @@ impl Statements {
     }
 }
 
+tokio::task_local! {
+    /// Set while a broker works: what it does in a database counts as its own time already.
+    static OF_THE_BROKER: ();
+}
+
+/// Runs what a broker does; its statements are not told apart.
+pub(super) async fn of_the_broker<F: Future>(work: F) -> F::Output {
+    OF_THE_BROKER.scope((), work).await
+}
+
 struct Ear(Statements);
 
 impl<S: Subscriber> Layer<S> for Ear {
@@ -53,6 +63,9 @@ impl<S: Subscriber> Layer<S> for Ear {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if OF_THE_BROKER.try_with(|()| ()).is_ok() {
+            return;
+        }
         let mut heard = Heard::default();
         event.record(&mut heard);
         let mut statements = self.0.lock();
@@ -87,7 +100,8 @@ impl Visit for Heard {
 /// What a statement does, to which table: `read orders`.
 fn kind_of(sql: &str) -> String {
     let mut words = sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty());
-    let mut after = |word: &str| words.find(|it| *it == word).and(words.next()).unwrap_or_default().to_owned();
+    let mut after =
+        |word: &str| words.find(|it| *it == word).and(words.next()).unwrap_or_default().to_owned();
     let first = sql.split_whitespace().next().unwrap_or_default();
     match first {
         "BEGIN" | "START" => "begin".to_owned(),

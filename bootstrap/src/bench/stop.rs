@@ -2,19 +2,21 @@
 
 use std::fmt::Display;
 
+use handover_bare::BareError;
+
 use crate::Failure;
 
-/// The plain code, or the ground under it, failed.
-pub(super) fn failed(what: &'static str) -> impl FnOnce(handover_bare::BareError) -> Failure {
-    move |cause| refuse(&format!("{what}: {cause}"), "look at the log of the server, then run it again")
+/// The plain code failed, or what stands under both.
+pub(super) fn failed(what: &'static str) -> impl FnOnce(BareError) -> Failure {
+    move |cause| Failure::Bench(format!("{what}: {cause}"))
 }
 
-/// Interrupted.
-pub(super) fn by(name: &str) -> Failure {
-    refuse(&format!("{name}: the bench was stopped"), "run it again; what it had made is gone")
+/// The service failed.
+pub(super) fn odd(cause: impl Display) -> Failure {
+    Failure::Bench(cause.to_string())
 }
 
-/// What is wrong, and the way out.
+/// What is wrong with what was asked for, and the way out.
 pub(super) fn refuse(what: &dyn Display, remedy: &str) -> Failure {
     Failure::Usage { what: what.to_string(), remedy: remedy.to_owned() }
 }

@@ -15,6 +15,8 @@ use handover_application::topology::Topology;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::statements::of_the_broker;
+
 /// What was heard. Clones hear together.
 #[derive(Clone, Default)]
 pub(super) struct Tap(Arc<Heard>);
@@ -139,7 +141,7 @@ impl Broker for TappedBroker {
             Some(_) => window.iter().map(|outgoing| outgoing.event_id().to_string()).collect(),
             None => Vec::new(),
         };
-        let outcomes = self.inner.publish(window).await?;
+        let outcomes = of_the_broker(self.inner.publish(window)).await?;
         add(&self.tap.0.publishing_us, begun);
         let now = Instant::now();
         if !handed_over.is_empty() {
@@ -166,7 +168,7 @@ impl Broker for TappedBroker {
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError> {
         self.tap.0.subscribed.get_or_init(Instant::now);
-        let inner = self.inner.subscribe(queue, prefetch).await?;
+        let inner = of_the_broker(self.inner.subscribe(queue, prefetch)).await?;
         let noted = match self.noted {
             Some(noted) if noted == queue => Some(Mutex::default()),
             Some(_) | None => None,
@@ -190,7 +192,7 @@ struct TappedSubscription {
 impl Subscription for TappedSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         let begun = Instant::now();
-        let deliveries = self.inner.next().await?;
+        let deliveries = of_the_broker(self.inner.next()).await?;
         add(&self.tap.0.waiting_us, begun);
         if let Some(noted) = &self.noted {
             let now = Instant::now();
@@ -212,7 +214,7 @@ impl Subscription for TappedSubscription {
                 moments.entry(event).or_default().acked.get_or_insert(begun);
             }
         }
-        self.inner.ack(tags).await?;
+        of_the_broker(self.inner.ack(tags)).await?;
         add(&self.tap.0.acking_us, begun);
         self.tap.0.acked.fetch_add(u64::try_from(tags.len()).unwrap_or(0), Ordering::Release);
         self.tap.0.changed.notify_waiters();

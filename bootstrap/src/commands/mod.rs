@@ -73,7 +73,7 @@ fn token(arguments: &TokenArgs) -> Result<(), Failure> {
 }
 
 /// For whoever reads along; never part of the answer.
-fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     eprintln!("{text}");
 }
 

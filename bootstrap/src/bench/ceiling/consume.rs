@@ -4,10 +4,10 @@ use handover_application::ports::Clock as _;
 use handover_system::SystemClock;
 use tokio::time::{Duration, Instant};
 
-use super::Took;
 use crate::Failure;
 use crate::bench::ground::Ground;
 use crate::bench::stop::failed;
+use crate::bench::took::Took;
 
 /// The name in the log.
 const CONSUMER: &str = "fulfillment";
@@ -28,10 +28,10 @@ pub(in crate::bench) async fn consume(
         while left > 0 {
             let now = SystemClock.now();
             let done = session.consume(queue, CONSUMER, u32::from(prefetch), now).await.map_err(plain())?;
-            left = left.saturating_sub(u64::try_from(done).unwrap_or(u64::MAX));
+            left = left.saturating_sub(u64::try_from(done.len()).unwrap_or(u64::MAX));
         }
         let all = begun.elapsed();
-        return Ok(Took { all, steps: vec![("apply", all)] });
+        return Ok(Took::new(count, all).with("take, apply and commit", all));
     };
     let begun = Instant::now();
     let mut deliveries = broker.consume(queue, prefetch).await.map_err(plain())?;
@@ -51,5 +51,5 @@ pub(in crate::bench) async fn consume(
     }
     let all = begun.elapsed();
     broker.close().await.map_err(failed("RabbitMQ"))?;
-    Ok(Took { all, steps: vec![("wait", wait), ("apply", apply), ("ack", ack)] })
+    Ok(Took::new(count, all).with("wait", wait).with("apply and commit", apply).with("ack", ack))
 }

@@ -7,10 +7,11 @@ use handover_bare::Event;
 use handover_system::SystemClock;
 use tokio::time::{Duration, Instant};
 
-use super::{Took, queues, routing_key};
+use super::{queues, routing_key};
 use crate::Failure;
 use crate::bench::ground::Ground;
 use crate::bench::stop::failed;
+use crate::bench::took::Took;
 
 /// Sends all that is pending, `batch` at a time.
 pub(in crate::bench) async fn drain(ground: &Ground, batch: u32) -> Result<Took, Failure> {
@@ -18,6 +19,7 @@ pub(in crate::bench) async fn drain(ground: &Ground, batch: u32) -> Result<Took,
     let queue = ground.queue().await?;
     let database = || failed("the plain drain");
     let (mut claim, mut publish, mut mark) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let mut count = 0;
     let begun = Instant::now();
     loop {
         let at = Instant::now();
@@ -51,6 +53,7 @@ pub(in crate::bench) async fn drain(ground: &Ground, batch: u32) -> Result<Took,
             }
         }
         publish += at.elapsed();
+        count += u64::try_from(events.len()).unwrap_or(0);
         let at = Instant::now();
         session.mark(&events, SystemClock.now()).await.map_err(database())?;
         session.commit().await.map_err(database())?;
@@ -60,5 +63,5 @@ pub(in crate::bench) async fn drain(ground: &Ground, batch: u32) -> Result<Took,
     if let Some(queue) = queue {
         queue.close().await.map_err(failed("RabbitMQ"))?;
     }
-    Ok(Took { all, steps: vec![("claim", claim), ("publish", publish), ("mark", mark)] })
+    Ok(Took::new(count, all).with("claim", claim).with("publish", publish).with("mark and commit", mark))
 }
