@@ -62,10 +62,15 @@ impl Progress {
 
     /// One step of the phase is done.
     pub(crate) fn step(&self) {
+        self.steps(1);
+    }
+
+    /// So many steps of the phase are done.
+    pub(crate) fn steps(&self, count: u64) {
         let mut state = self.state();
-        state.done += 1;
+        state.done += count;
         match &state.bar {
-            Some(bar) => bar.inc(1),
+            Some(bar) => bar.inc(count),
             None => state.say_if_due(),
         }
     }

@@ -16,10 +16,9 @@ macro_rules! engine {
         moment: $moment:ty, write: $write:expr, read: $read:expr $(,)?
     ) => {
         pub(crate) mod $module {
-            use std::time::Instant;
-
             use chrono::{DateTime, Utc};
             use sqlx::{AssertSqlSafe, QueryBuilder, Row as _};
+            use tokio::time::Instant;
 
             use super::ROWS;
             use crate::error::BareError;

@@ -9,6 +9,7 @@ mod error;
 mod event;
 mod queue;
 mod session;
+mod tables;
 
 pub use error::BareError;
 pub use event::{Event, Order, Placed};

@@ -156,10 +156,7 @@ fn first_host(url: &str) -> String {
 
 fn is_missing(error: &lapin::Error) -> bool {
     const NOT_FOUND: u16 = 404;
-    match error.kind() {
-        lapin::ErrorKind::ProtocolError(error) => error.get_id() == NOT_FOUND,
-        _ => false,
-    }
+    matches!(error.kind(), lapin::ErrorKind::ProtocolError(error) if error.get_id() == NOT_FOUND)
 }
 
 /// What a queue hands over, and how it is acked.

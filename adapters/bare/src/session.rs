@@ -24,6 +24,14 @@ pub(crate) struct Queued {
     pub(crate) body: String,
 }
 
+/// What is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Sqlite,
+    MySql,
+    Postgres,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Session(Kind);
@@ -87,18 +95,26 @@ impl Session {
         }
     }
 
+    pub(crate) fn engine(&self) -> Engine {
+        match self.0 {
+            Kind::Sqlite(_) => Engine::Sqlite,
+            Kind::Postgres(_) => Engine::Postgres,
+            Kind::MySql(_) => Engine::MySql,
+        }
+    }
+
     /// Runs a statement unprepared, or several; tells how many rows they changed.
-    pub async fn execute(&mut self, sql: &str) -> Result<u64, BareError> {
+    pub(crate) async fn execute(&mut self, sql: &str) -> Result<u64, BareError> {
         on!(self, raw(sql))
     }
 
     /// The one number that a query finds.
-    pub async fn number(&mut self, sql: &str) -> Result<i64, BareError> {
+    pub(crate) async fn number(&mut self, sql: &str) -> Result<i64, BareError> {
         on!(self, number(sql))
     }
 
     /// The texts in the first column of what a query finds.
-    pub async fn texts(&mut self, sql: &str) -> Result<Vec<String>, BareError> {
+    pub(crate) async fn texts(&mut self, sql: &str) -> Result<Vec<String>, BareError> {
         on!(self, texts(sql))
     }
 

@@ -23,10 +23,6 @@ use crate::progress::Progress;
 pub(super) const UNIT: (&str, Better) = ("events/s", Better::More);
 /// How often it is looked whether the last window is settled.
 const LOOK: Duration = Duration::from_millis(1);
-/// Finds out cheaply whether anything is left to send.
-const PENDING: &str =
-    "SELECT count(*) FROM (SELECT id FROM outbox_events WHERE status IN ('NEW', 'RETRY') LIMIT 1) pending";
-
 pub(super) async fn measure(
     plan: &Plan,
     ground: &Ground,
@@ -71,8 +67,8 @@ pub(super) async fn ours(ground: &Ground, events: u32, batch: NonZeroU32) -> Res
     let relay = Relay::new(app.clone(), ground.wake.clone(), id, settings);
     let relay = app.tx.tasks.spawn(relay.run());
     tap.confirmed(u64::from(events)).await;
-    while session.number(PENDING).await.map_err(failed("the outbox cannot be read"))? > 0 {
-        tokio::time::sleep(LOOK).await;
+    while session.has_pending().await.map_err(failed("the outbox cannot be read"))? {
+        app.tx.clock.sleep(LOOK).await;
     }
     let ended = Instant::now();
     let (spent, memory) = (ground.statements.take(), memory::end(before));

@@ -1,17 +1,15 @@
-//! What is there before a measurement: products on sale, and backlogs of events as the use cases leave them.
+//! Backlogs of events, as the use cases leave them.
 
 use std::sync::Arc;
 
 use handover_application::ports::{NewEvent, UnitOfWork};
 use handover_application::{Actor, App, CommandContext, Trace, with_tx};
-use handover_bare::Session;
 use handover_domain::{
     EventBody, Money, NewOrder, Order, OrderId, OrderPaid, Product, ProductId, ProductStatus, TenantId,
     Title, UserId,
 };
 
-use super::ground::Kind;
-use super::stop::{failed, odd};
+use super::stop::odd;
 use crate::Failure;
 
 /// Rows in a unit of work.
@@ -44,33 +42,6 @@ fn product(app: &App, n: u32) -> Result<Product, Failure> {
         create_time: app.now(),
         update_time: app.now(),
     })
-}
-
-/// Ten rows with the column `d`: on every engine.
-const DIGITS: &str = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 \
-    UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
-/// As many rows as [`numbers`] makes.
-pub(super) const NUMBERS: u32 = 100_000;
-
-/// 100,000 rows with the column `n`, from 0 on, made by the database.
-pub(super) fn numbers() -> String {
-    let tables = ["a", "b", "c", "e", "f"].map(|name| format!("{DIGITS} {name}")).join(" CROSS JOIN ");
-    format!("(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n FROM {tables}) numbers")
-}
-
-/// Lists products with the ids from 1 to `count`, as [`product`] makes them.
-pub(super) async fn products(kind: Kind, session: &mut Session, count: u32) -> Result<(), Failure> {
-    let at = kind.long_ago(0);
-    for first in (0..count).step_by(NUMBERS as usize) {
-        let sql = format!(
-            "INSERT INTO products (id, tenant_id, seller_id, title, price_minor, status, version, create_time, \
-             update_time) SELECT {first} + n + 1, 1, 1 + (n % {USERS}), concat('desk lamp no. ', n, ', hardly used'), \
-             1000 + n, 'on_sale', 1, {at}, {at} FROM {} WHERE {first} + n < {count}",
-            numbers(),
-        );
-        session.execute(&sql).await.map_err(failed("no products"))?;
-    }
-    Ok(())
 }
 
 /// What the orders of a backlog announce.

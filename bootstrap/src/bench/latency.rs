@@ -150,13 +150,14 @@ async fn ours(ground: &Ground, rate: u32, orders: u32) -> Result<Waits, Failure>
     ground.keep_in_touch(&app);
     runtime::start(&app, &ground.wake, Roles::ALL, &ground.config.settings);
     place(&app, 0..WARM, rate).await?;
-    settled(&tap, WARM).await?;
+    settled(&app, &tap, WARM).await?;
     let committed = place(&app, WARM..WARM + orders, rate).await?;
-    settled(&tap, WARM + orders).await?;
+    settled(&app, &tap, WARM + orders).await?;
     app.tx.tasks.stop().await;
     let moments = tap.moments();
     let mut waits = Waits::default();
-    for (event, order) in created(ground).await? {
+    let created = ground.session().await?.created().await;
+    for (event, order) in created.map_err(failed("the outbox cannot be read"))? {
         if let Some(committed) = committed.get(&order) {
             waits.add(*committed, moments.get(&event).copied().unwrap_or_default())?;
         }
@@ -191,7 +192,7 @@ async fn place(
 }
 
 /// Waits until so many events came to their effect.
-async fn settled(tap: &Tap, events: u32) -> Result<(), Failure> {
+async fn settled(app: &App, tap: &Tap, events: u32) -> Result<(), Failure> {
     let deadline = Instant::now() + SETTLE_WITHIN;
     let done = || tap.moments().values().filter(|moments| moments.acked.is_some()).count();
     let events = usize::try_from(events).unwrap_or(usize::MAX);
@@ -200,21 +201,9 @@ async fn settled(tap: &Tap, events: u32) -> Result<(), Failure> {
             let what = format!("{} of {events} effects came within {SETTLE_WITHIN:?}", done());
             return Err(Failure::Bench(what));
         }
-        tokio::time::sleep(LOOK).await;
+        app.tx.clock.sleep(LOOK).await;
     }
     Ok(())
-}
-
-/// The ORDER_CREATED events with their orders.
-async fn created(ground: &Ground) -> Result<Vec<(String, i64)>, Failure> {
-    let sql =
-        "SELECT concat(event_id, ' ', aggregate_id) FROM outbox_events WHERE event_type = 'ORDER_CREATED'";
-    let rows = ground.session().await?.texts(sql).await.map_err(failed("the outbox cannot be read"))?;
-    let pair = |row: String| {
-        let (event, order) = row.split_once(' ')?;
-        Some((event.to_owned(), order.parse().ok()?))
-    };
-    Ok(rows.into_iter().filter_map(pair).collect())
 }
 
 #[cfg(test)]

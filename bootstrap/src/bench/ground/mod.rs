@@ -2,7 +2,6 @@
 //!
 //! **Invariant:** what was there before the bench is never emptied, changed or dropped.
 
-mod kind;
 mod queues;
 
 use std::path::Path;
@@ -19,7 +18,6 @@ use handover_rabbitmq::{RabbitBroker, RabbitSettings};
 use handover_sql::DatabaseBroker;
 use tempfile::TempDir;
 
-use super::fill;
 use super::statements::Statements;
 use super::stop::{failed, odd, refuse};
 use super::tap::Tap;
@@ -28,7 +26,6 @@ use crate::cli::BenchArgs;
 use crate::config::{BrokerChoice, Config, DatabaseChoice, Written};
 use crate::wiring::Database;
 
-pub(super) use kind::Kind;
 use queues::Queues;
 
 /// How long what a measurement left running may take to end.
@@ -40,16 +37,13 @@ pub(super) struct Ground {
     pub(super) wake: Wake,
     pub(super) topology: Topology,
     pub(super) statements: Statements,
-    written: Written,
-    kind: Kind,
     database: Database,
     broker: Arc<dyn Broker>,
     version: String,
-    queues: Option<Queues>,
     seed: u64,
     begun: AtomicU64,
     running: Mutex<Vec<Tasks>>,
-    folder: Option<TempDir>,
+    left: Left,
 }
 
 impl Ground {
@@ -69,9 +63,8 @@ impl Ground {
             DatabaseChoice::Server(_) => None,
         };
         let topology = Topology::standard(config.rules.pending_timeout);
-        let kind = Kind::of(&written.database);
         if folder.is_none() {
-            kind.refuse_used(&mut session(&written).await?).await?;
+            refuse_used(&written).await?;
         }
         let queues = match &config.broker {
             BrokerChoice::Rabbit(_) => Some(Queues::free(&queue(&written).await?, &topology).await?),
@@ -85,8 +78,8 @@ impl Ground {
             }
         };
         // From here on there is something to clean up.
-        match Ground::make(&config, written, kind, queues, folder, topology, statements, arguments.seed).await
-        {
+        let left = Left { written, queues, folder };
+        match Ground::make(config, statements, left, arguments.seed).await {
             Ok(ground) => Ok(ground),
             Err((failure, left)) => {
                 left.clean(false).await?;
@@ -95,15 +88,10 @@ impl Ground {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one caller; each is a part of the ground")]
     async fn make(
-        config: &Config,
-        written: Written,
-        kind: Kind,
-        queues: Option<Queues>,
-        folder: Option<TempDir>,
-        topology: Topology,
+        config: Config,
         statements: Statements,
+        left: Left,
         seed: u64,
     ) -> Result<Ground, (Failure, Left)> {
         let wake = Wake::default();
@@ -113,32 +101,29 @@ impl Ground {
         };
         let database = match opened.await {
             Ok(database) => database,
-            Err(failure) => return Err((failure, Left { written, kind, queues, folder })),
+            Err(failure) => return Err((failure, left)),
         };
-        let (broker, version) = broker(config, &database).await;
+        let (broker, version) = broker(&config, &database).await;
         let ground = Ground {
-            config: config.clone(),
+            topology: Topology::standard(config.rules.pending_timeout),
+            config,
             wake,
-            topology,
             statements,
-            written,
-            kind,
             database,
             broker,
             version,
-            queues,
             seed,
             begun: AtomicU64::new(0),
             running: Mutex::default(),
-            folder,
+            left,
         };
-        let prepared = async {
-            let app = ground.app(&Tap::default(), None);
-            runtime::prepare(&app).await.map_err(odd)
-        };
-        match prepared.await {
+        let app = ground.app(&Tap::default(), None);
+        match runtime::prepare(&app).await {
             Ok(()) => Ok(ground),
-            Err(failure) => Err((failure, ground.close().await)),
+            Err(error) => {
+                drop(app);
+                Err((odd(error), ground.close().await))
+            }
         }
     }
 
@@ -166,40 +151,37 @@ impl Ground {
 
     /// A plain connection to the database.
     pub(super) async fn session(&self) -> Result<Session, Failure> {
-        session(&self.written).await
+        session(&self.left.written).await
     }
 
     /// A plain connection to RabbitMQ, where it is the broker.
     pub(super) async fn queue(&self) -> Result<Option<BareQueue>, Failure> {
-        match self.queues {
-            Some(_) => Ok(Some(queue(&self.written).await?)),
+        match self.left.queues {
+            Some(_) => Ok(Some(queue(&self.left.written).await?)),
             None => Ok(None),
         }
     }
 
     /// How many connections the service has for writing.
     pub(super) fn connections(&self) -> u32 {
-        match self.kind {
-            Kind::Sqlite => 1,
-            Kind::MySql | Kind::Postgres => self.written.connections,
+        match self.config.database {
+            DatabaseChoice::File(_) => 1,
+            DatabaseChoice::Server(_) => self.left.written.connections,
         }
-    }
-
-    /// What of SQL is the engine's own.
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
     }
 
     /// Empties the tables and queues that measurements fill.
     pub(super) async fn clear(&self) -> Result<(), Failure> {
-        self.kind.clear(&mut self.session().await?).await?;
+        let emptying = self.session().await?.empty_tables().await;
+        emptying.map_err(failed("the tables cannot be emptied"))?;
         self.clear_queues().await
     }
 
     /// Empties the queues.
     pub(super) async fn clear_queues(&self) -> Result<(), Failure> {
-        if self.queues.is_none() {
-            self.kind.clear_messages(&mut self.session().await?).await?;
+        if self.left.queues.is_none() {
+            let emptying = self.session().await?.empty_messages().await;
+            emptying.map_err(failed("the queues cannot be emptied"))?;
         }
         if let Some(queue) = self.queue().await? {
             for spec in &self.topology.queues {
@@ -212,17 +194,20 @@ impl Ground {
 
     /// Lets the database look at what was filled in.
     pub(super) async fn settle(&self) -> Result<(), Failure> {
-        self.kind.settle(&mut self.session().await?).await
+        let settling = self.session().await?.settle_tables().await;
+        settling.map_err(failed("the tables cannot be analysed"))
     }
 
     /// Lists products with the ids from 1 to `count`.
     pub(super) async fn products(&self, count: u32) -> Result<(), Failure> {
-        fill::products(self.kind, &mut self.session().await?, count).await
+        let listing = self.session().await?.list_products(count).await;
+        listing.map_err(failed("no products can be listed"))
     }
 
     /// What stands beside the figures: database and broker, and how durable they are.
     pub(super) async fn describe(&self) -> Result<(String, String, String), Failure> {
-        let (database, durability) = self.kind.describe(&mut self.session().await?).await?;
+        let described = self.session().await?.describe().await;
+        let (database, durability) = described.map_err(failed("the database does not say what it is"))?;
         Ok((database, durability, self.version.clone()))
     }
 
@@ -238,18 +223,17 @@ impl Ground {
             // What does not end holds nothing that would keep the rest from being dropped.
             let _ = tokio::time::timeout(END_WITHIN, tasks.ended()).await;
         }
-        let Ground { database, broker, written, kind, queues, folder, .. } = self;
+        let Ground { database, broker, left, .. } = self;
         // RabbitMQ's adapter declares again what disappears, as long as there is one.
         drop(broker);
         database.close().await;
-        Left { written, kind, queues, folder }
+        left
     }
 }
 
-/// What is left when nothing runs any more.
+/// What was made, and is left when nothing runs any more.
 struct Left {
     written: Written,
-    kind: Kind,
     queues: Option<Queues>,
     folder: Option<TempDir>,
 }
@@ -264,7 +248,8 @@ impl Left {
             return Ok(Some(place));
         }
         if self.folder.is_none() {
-            self.kind.drop_all(&mut session(&self.written).await?).await?;
+            let dropping = session(&self.written).await?.drop_tables().await;
+            dropping.map_err(failed("the tables of the bench are still there"))?;
         }
         if let Some(queues) = self.queues {
             queues.delete(queue(&self.written).await?).await?;
@@ -274,6 +259,19 @@ impl Left {
         }
         Ok(None)
     }
+}
+
+/// A database with tables is somebody's.
+async fn refuse_used(written: &Written) -> Result<(), Failure> {
+    let tables = session(written).await?.tables().await.map_err(failed("the tables cannot be listed"))?;
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let some = tables.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let what =
+        format!("the database has {} tables ({some}, ...), and bench drops its own at the end", tables.len());
+    let remedy = "make an empty one for it (CREATE DATABASE handover_bench) and name that with --database";
+    Err(refuse(&what, remedy))
 }
 
 /// A folder that goes with the bench, on the disk of the database that was named.
