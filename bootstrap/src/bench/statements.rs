@@ -99,11 +99,17 @@ impl Visit for Heard {
 
 /// What a statement does, to which table: `read orders`.
 fn kind_of(sql: &str) -> String {
-    let mut words = sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty());
-    let mut after =
-        |word: &str| words.find(|it| *it == word).and(words.next()).unwrap_or_default().to_owned();
-    let first = sql.split_whitespace().next().unwrap_or_default();
-    match first {
+    let words: Vec<&str> =
+        sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty()).collect();
+    // What stands behind it, unless that is another query.
+    let after = |word: &str| {
+        let tables = words.windows(2).filter_map(|pair| match pair {
+            [first, table] if *first == word && *table != "SELECT" => Some(*table),
+            [..] => None,
+        });
+        tables.map(str::to_owned).next().unwrap_or_default()
+    };
+    match words.first().copied().unwrap_or_default() {
         "BEGIN" | "START" => "begin".to_owned(),
         "COMMIT" => "commit".to_owned(),
         "INSERT" => format!("insert {}", after("INTO")),
@@ -128,6 +134,7 @@ mod tests {
             ("UPDATE outbox_events FORCE INDEX (uk_event_id) SET status = 'SENT'", "change outbox_events"),
             ("DELETE FROM broker_messages WHERE id IN (?)", "delete broker_messages"),
             ("SELECT o.id, (SELECT 1) FROM outbox_events o WHERE x", "read outbox_events"),
+            ("SELECT * FROM (SELECT o.next FROM outbox_events o) earliest", "read outbox_events"),
             ("SELECT clock_timestamp() AS now", "read"),
         ];
         for (sql, kind) in kinds {

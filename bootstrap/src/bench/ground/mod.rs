@@ -252,7 +252,7 @@ impl Left {
             dropping.map_err(failed("the tables of the bench are still there"))?;
         }
         if let Some(queues) = self.queues {
-            queues.delete(queue(&self.written).await?).await?;
+            queues.leave(queue(&self.written).await?).await?;
         }
         if let Some(folder) = self.folder {
             folder.close().map_err(|cause| Failure::System { what: "the bench's folder stays", cause })?;
