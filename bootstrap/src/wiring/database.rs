@@ -68,6 +68,7 @@ impl Database {
                 let following = Arc::new(FollowingClock::default());
                 let clock: Arc<dyn Clock> = Arc::<FollowingClock>::clone(&following);
                 let store = SqlStore::open_server(server, Arc::clone(&clock), wake.clone());
+                store.probe().await.map_err(Failure::database(&choice))?;
                 Database { store, clock, following: Some(following), _lock: None, choice }
             }
         })

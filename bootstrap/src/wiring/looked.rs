@@ -33,7 +33,11 @@ impl Looked {
                     .await
                     .map_err(Failure::database(choice))?
             }
-            DatabaseChoice::Server(server) => SqlStore::open_server(server, clock, Wake::default()),
+            DatabaseChoice::Server(server) => {
+                let store = SqlStore::open_server(server, clock, Wake::default());
+                store.probe().await.map_err(Failure::database(choice))?;
+                store
+            }
         };
         Ok(Looked { choice: choice.clone(), store })
     }
