@@ -11,6 +11,7 @@ mod locks;
 mod migrations;
 mod outages;
 mod plans;
+mod rights;
 
 use std::sync::Arc;
 
