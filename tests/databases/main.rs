@@ -6,6 +6,7 @@
 
 mod bells;
 mod by_hand;
+mod commands;
 mod errors;
 mod locks;
 mod migrations;

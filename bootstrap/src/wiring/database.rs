@@ -158,7 +158,8 @@ impl Database {
     }
 }
 
-async fn ask_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
+/// Lets the clock follow the database's.
+pub(super) async fn ask_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
     let asked = SystemClock.now();
     let theirs = store.database_now().await?;
     if let Some(moved) = clock.follow(asked, theirs, SystemClock.now()) {
