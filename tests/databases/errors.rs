@@ -159,7 +159,6 @@ async fn a_wrong_password_is_an_outage_and_no_fault_of_the_work(kind: ServerKind
         ServerKind::Postgres => fixture.database.url().replace("handover@", "nobody@"),
     };
     let store = handover_tests::server_rigs::open(
-        kind,
         &nobody,
         std::sync::Arc::new(handover_memory::ManualClock::new(later(0))),
         &handover_application::Wake::default(),

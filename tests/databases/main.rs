@@ -6,11 +6,13 @@
 
 mod bells;
 mod by_hand;
+mod commands;
 mod errors;
 mod locks;
 mod migrations;
 mod outages;
 mod plans;
+mod rights;
 
 use std::sync::Arc;
 

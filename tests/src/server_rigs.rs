@@ -95,7 +95,6 @@ pub struct ServerStoreRig {
     pub store: SqlStore,
     /// Its database.
     pub database: TestDatabase,
-    kind: ServerKind,
     wake: Wake,
     clock: ManualClock,
 }
@@ -106,7 +105,7 @@ impl ServerStoreRig {
         let database = migrated(kind).await;
         let (wake, clock) = (Wake::default(), ManualClock::new(start()));
         let store = open(&database.url(), Arc::new(Restless(clock.clone())), &wake);
-        ServerStoreRig { store, database, kind, wake, clock }
+        ServerStoreRig { store, database, wake, clock }
     }
 
     async fn anew(&self) -> SqlStore {

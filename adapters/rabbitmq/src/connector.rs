@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::fault::{Fault, Kind};
 use crate::link::Link;
@@ -101,8 +101,12 @@ impl Connector {
                     Some(failed) => (failed.pause * 2).min(longest),
                     None => longest / FIRST_PAUSE_SHARE,
                 };
-                warn!(purpose = self.purpose, place = self.settings.place(), error = %fault,
-                    "[RabbitMQ] cannot connect; trying again in {pause:?}");
+                match &state.failed {
+                    None => warn!(purpose = self.purpose, place = self.settings.place(), error = %fault,
+                        "[RabbitMQ] [ALERT] cannot connect; trying again every {longest:?}"),
+                    Some(_) => debug!(purpose = self.purpose, place = self.settings.place(), error = %fault,
+                        "[RabbitMQ] cannot connect; trying again in {pause:?}"),
+                }
                 state.failed = Some(Failed { fault: fault.clone(), pause, again_at: Instant::now() + pause });
                 Err(fault)
             }
@@ -143,6 +147,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[allow(clippy::disallowed_methods, reason = "the listeners end with the test")]
     async fn an_attempt_asks_every_node_once_and_the_next_only_after_a_pause() {
         let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
         let mut hosts = Vec::new();

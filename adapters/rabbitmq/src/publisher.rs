@@ -171,6 +171,16 @@ impl Publisher {
             // Its queue or binding may have disappeared.
             self.shared.look_again.notify_one();
         }
+        if acked.contains(&false) {
+            if returned.is_empty() && !acked.contains(&true) {
+                // It is not the messages: an outage is charged to none of them.
+                let what = format!("the server nacked all {} messages", acked.len());
+                return self.failed(places, Fault::Broken(what));
+            }
+            // RabbitMQ nacks what it cannot hand to the leader of a queue. A channel that was opened while there was no
+            // leader keeps looking for the old one, and nacks everything until that node is back.
+            self.retire();
+        }
         let mut acked = acked.into_iter();
         Ok(places
             .into_iter()

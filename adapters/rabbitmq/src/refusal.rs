@@ -18,6 +18,12 @@ pub(crate) fn explain(said: &str) -> String {
         return said.to_owned();
     };
     let way_out = match argument {
+        // What quorum queues alone have.
+        "x-dead-letter-strategy" | "x-overflow" if kind == "queue" => format!(
+            "set rabbitmq.queue-type to {}, or let its consumers drain it, delete it (rabbitmqctl -p '{vhost}' \
+             delete_queue '{name}') and start again",
+            if current == "none" { "classic" } else { "quorum" }
+        ),
         "x-queue-type" => format!(
             "set rabbitmq.queue-type to {current}, or let its consumers drain it, delete it (rabbitmqctl -p '{vhost}' \
              delete_queue '{name}') and start again"
@@ -83,6 +89,19 @@ mod tests {
         let said = "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received \
                     'quorum' but current is 'classic'";
         assert!(explain(said).contains("set rabbitmq.queue-type to classic"));
+    }
+
+    #[test]
+    fn what_only_quorum_queues_have_tells_of_the_queue_type_too() {
+        let said = |received: &str, current: &str| {
+            explain(&format!(
+                "PRECONDITION_FAILED - inequivalent arg 'x-dead-letter-strategy' for queue 'q' in vhost '/': received \
+                 {received} but current is {current}"
+            ))
+        };
+        let strategy = "the value 'at-least-once' of type 'longstr'";
+        assert!(said("none", strategy).contains("set rabbitmq.queue-type to quorum"));
+        assert!(said(strategy, "none").contains("set rabbitmq.queue-type to classic"));
     }
 
     #[test]

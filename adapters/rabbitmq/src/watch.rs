@@ -1,11 +1,12 @@
 //! Looks after what was declared: whatever disappears is declared again, and a consumer that the server has forgotten
 //! is ended, so that its owner subscribes anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use handover_application::ports::BrokerError;
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::shared::Shared;
@@ -14,15 +15,23 @@ use crate::topology::{count, declare};
 /// Between two looks, however often one is asked for.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// How long the server knows of no consumer before that is believed: it also says so of a queue that has no leader at
+/// the moment.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
+
+/// Queues of which the server knew no consumer when it was last asked, although we are one; and since when.
+type Forgotten = BTreeMap<String, Instant>;
+
 /// Looks again and again, until it is aborted.
 #[allow(clippy::disallowed_methods, reason = "a real server is looked after on real time")]
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut told = None;
+    let (mut told, mut forgotten) = (None, Forgotten::new());
     loop {
         tokio::time::sleep(SHORTEST_PAUSE).await;
+        let pause = if forgotten.is_empty() { shared.settings.watch_interval } else { FORGOTTEN_AFTER };
         // Elapsed or rung: it is time.
-        let _ = tokio::time::timeout(shared.settings.watch_interval, shared.look_again.notified()).await;
-        match look(&shared).await {
+        let _ = tokio::time::timeout(pause, shared.look_again.notified()).await;
+        match look(&shared, &mut forgotten).await {
             Ok(()) => told = None,
             // The connector tells of an outage.
             Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {}
@@ -36,7 +45,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn look(shared: &Shared) -> Result<(), BrokerError> {
+async fn look(shared: &Shared, forgotten: &mut Forgotten) -> Result<(), BrokerError> {
     let Some(topology) = shared.topology() else { return Ok(()) };
     let link = shared.consuming.link().await.map_err(crate::fault::Fault::refused_or_away)?;
     let names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();
@@ -48,11 +57,19 @@ async fn look(shared: &Shared) -> Result<(), BrokerError> {
     // Those that were there before the server was asked, or a new one would look forgotten.
     let inboxes = shared.inboxes();
     let counted = declare(&link, &topology, &shared.settings).await?;
+    let now = Instant::now();
+    let mut still = Forgotten::new();
     for queue in counted.iter().filter(|queue| queue.consumers == 0) {
+        let since = forgotten.get(&queue.name).copied().unwrap_or(now);
         for inbox in inboxes.iter().filter(|inbox| inbox.queue() == queue.name && !inbox.has_ended()) {
-            warn!(queue = queue.name, "[RabbitMQ] the server knows of no consumer; subscribing anew");
-            inbox.end();
+            if now - since < FORGOTTEN_AFTER {
+                still.insert(queue.name.clone(), since);
+            } else {
+                warn!(queue = queue.name, "[RabbitMQ] the server knows of no consumer; subscribing anew");
+                inbox.end();
+            }
         }
     }
+    *forgotten = still;
     Ok(())
 }

@@ -34,6 +34,11 @@ pub(crate) trait Engine: Send + Sync {
     /// A connection for reading committed data, that holds up no writer.
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 
+    /// Makes one connection beside the pool, which would go on trying and then not say why it could not.
+    async fn probe(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Brings the schema up to date. Safe beside another process that does the same.
     async fn migrate(&self) -> Result<(), StoreError>;
 

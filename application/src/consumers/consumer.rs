@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use handover_domain::{AggregateRef, Envelope, TenantId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::alone::{AloneEnd, CountFirst, Counted};
 use super::answered::answered;
@@ -58,8 +58,12 @@ impl Consumer {
                     // What is unsettled returns to the queue also when this fails: the subscription is dropped.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
+                // Told once: in an outage every consumer would tell it again and again.
+                Err(error) if pause == FIRST_PAUSE => {
+                    warn!(%error, queue = self.subscriber.queue, "[{}] cannot subscribe; going on to try", inbox.name());
+                }
                 Err(error) => {
-                    warn!(%error, queue = self.subscriber.queue, "[{}] cannot subscribe", inbox.name());
+                    debug!(%error, queue = self.subscriber.queue, "[{}] cannot subscribe", inbox.name());
                 }
             }
             tokio::select! {

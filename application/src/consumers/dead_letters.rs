@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{ConsumeStatus, TenantId};
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::Subscriber;
 use super::answered::answered;
@@ -65,13 +65,19 @@ impl DeadLetterDrainer {
     pub async fn run(self) {
         let this = Arc::new(self);
         let stopping = this.app.tx.tasks.stopping().clone();
+        let mut told = false;
         while !stopping.is_cancelled() {
             match answered(this.app.broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH)).await {
                 Ok(subscription) => {
+                    told = false;
                     this.drain(subscription.as_ref()).await;
                     let _ = tokio::time::timeout(PAUSE, subscription.close()).await;
                 }
-                Err(error) => warn!(%error, "[DeadLetters] cannot subscribe"),
+                Err(error) if !told => {
+                    warn!(%error, "[DeadLetters] cannot subscribe; going on to try");
+                    told = true;
+                }
+                Err(error) => debug!(%error, "[DeadLetters] cannot subscribe"),
             }
             tokio::select! {
                 biased;

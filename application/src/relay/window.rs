@@ -75,7 +75,9 @@ impl Relay {
                 self.publish_singly(&sent, results).await;
             }
             Err(gone @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-                warn!(error = %gone, "[OutboxRelay] the broker is away; {} events wait", sent.len());
+                if self.pause == super::FIRST_PAUSE {
+                    warn!(error = %gone, "[OutboxRelay] [ALERT] the broker is away; {} events and more wait", sent.len());
+                }
                 results.broker_away = true;
                 results.failed.extend(sent.iter().filter_map(|row| self.waiting(row, &gone.to_string())));
             }

@@ -46,6 +46,20 @@ async fn an_outage_writes_each_waiting_row_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_the_broker_takes_no_messages_the_outbox_is_left_as_it_is() {
+    let world = World::new().await;
+    let process = world.process();
+    world.broker.set_blocked(Some("low on disk"));
+    process.start_relay("relay-1", RelaySettings::default());
+    process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
+    pass(secs(60)).await;
+    let row = world.row("e-1").await;
+    assert_eq!((row.status, row.retry_count, row.last_error), (OutboxStatus::New, 0, None), "it was tried");
+    world.broker.set_blocked(None);
+    eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_spends_no_attempt_and_is_published_again() {
     let answers = std::sync::atomic::AtomicU32::new(0);
     let (broker, windows) = carrier(move |window| {

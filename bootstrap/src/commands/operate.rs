@@ -27,6 +27,7 @@ pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure
     let redriven = operations::redrive_events(&operator.app, &operator.context, command)
         .await
         .map_err(|error| operator.failed(error))?;
+    operator.close().await;
     let missing: Vec<String> = redriven.not_found.iter().map(EventId::to_string).collect();
     let (matched, more) = (redriven.matched, redriven.more);
     tell(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
@@ -78,6 +79,7 @@ pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure
             "handover outbox blocked",
         )
     })?;
+    operator.close().await;
     tell(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
 }
 
@@ -90,6 +92,7 @@ pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
     let replayed = operations::replay_dead_letters(&operator.app, &operator.context, command)
         .await
         .map_err(|error| operator.failed(error))?;
+    operator.close().await;
     let missing = replayed.not_found.clone();
     let (matched, refused, more) = (replayed.matched, replayed.refused.len(), replayed.more);
     tell(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
@@ -106,6 +109,7 @@ pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
     let discarded = operations::discard_dead_letters(&operator.app, &operator.context, command)
         .await
         .map_err(|error| operator.failed(error))?;
+    operator.close().await;
     let missing = discarded.not_found.clone();
     let (matched, refused, more) = (discarded.matched, discarded.refused.len(), discarded.more);
     tell(arguments.output.output, &DiscardView::from(discarded), matched, more)?;

@@ -4,6 +4,7 @@
 use handover_application::use_cases::UseCaseError;
 use handover_application::{Actor, App, CommandContext, Trace};
 use handover_domain::TenantId;
+use handover_sql::SqlStore;
 
 use crate::Failure;
 use crate::cli::Common;
@@ -15,6 +16,7 @@ pub(super) struct Operator {
     pub(super) app: App,
     pub(super) context: CommandContext,
     pub(super) database: DatabaseChoice,
+    store: SqlStore,
 }
 
 impl Operator {
@@ -26,7 +28,12 @@ impl Operator {
         let trace = Trace { trace_id: trace_id(&app), traceparent: None };
         let actor = Actor::CommandLine(user());
         let context = CommandContext { actor, tenant: TenantId::DEFAULT, trace, idempotency: None };
-        Ok(Operator { app, context, database: config.database })
+        Ok(Operator { app, context, database: config.database, store: looked.store })
+    }
+
+    /// Closes the database. Where others serve it, they are told what was changed.
+    pub(super) async fn close(&self) {
+        self.store.close().await;
     }
 
     /// What a use case's refusal means here.

@@ -6,7 +6,7 @@ use handover_application::{ConsumerSettings, OnOutage, RelaySettings, TimeoutSet
 use handover_domain::{Jitter, RetryPolicy};
 use handover_rabbitmq::QueueType;
 
-use super::keys::KEYS;
+use super::keys::{KEYS, Kind};
 use super::{BrokerChoice, Config, ConfigError, LogFormat, Sources};
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
@@ -69,11 +69,12 @@ fn every_default_can_be_written_as_a_variable() {
 fn the_readme_names_every_key_and_its_default() {
     let readme = include_str!("../../../README.md");
     for key in KEYS {
-        let row = format!(
-            "| `{}` | {}",
-            key.path,
-            key.default.map_or("made".to_owned(), |text| format!("`{text}` |"))
-        );
+        let default = match (key.default, key.kind) {
+            (Some(text), _) => format!("`{text}` |"),
+            (None, Kind::Secret) => "made".to_owned(),
+            (None, _) => "not set |".to_owned(),
+        };
+        let row = format!("| `{}` | {default}", key.path);
         assert!(readme.contains(&row), "no row {row}");
     }
 }

@@ -38,7 +38,8 @@ pub(super) async fn checks(config: &Config, looked: Option<&Looked>) -> Vec<Chec
         }
         (BrokerChoice::Rabbit(settings), _) => {
             let broker = rabbit_beside(config, settings);
-            vec![queues(config, broker, &settings.place()).await, management(settings).await]
+            let place = settings.place();
+            vec![queues(config, broker, &place).await.failed_at(&place), management(settings).await]
         }
     }
 }

@@ -50,6 +50,14 @@ impl Check {
         let away = failure.exit() == Exit::Away;
         Check { away, ..Check::fail(check, failure.to_string(), failure.why(), failure.remedy()) }
     }
+
+    /// The same; if it failed, it says where.
+    pub(super) fn failed_at(self, place: &str) -> Check {
+        match self.status {
+            Status::Ok | Status::Warn => self,
+            Status::Fail => Check { what: format!("{place}: {}", self.what), ..self },
+        }
+    }
 }
 
 /// Everything that was looked at.

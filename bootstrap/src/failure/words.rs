@@ -32,7 +32,9 @@ impl Failure {
             Failure::SchemaNewer { .. } => {
                 "a newer handover was here; this one would misread what that one wrote, so it touches nothing"
             }
-            Failure::SchemaOlder { found: 0, .. } => "nothing was made in it yet",
+            Failure::SchemaOlder { database: DatabaseChoice::Server(_), found: 0, .. } => {
+                "nothing was made in it yet"
+            }
             Failure::SchemaOlder { .. } => {
                 "it was made by an older handover; this one reads columns that it lacks"
             }

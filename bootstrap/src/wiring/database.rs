@@ -68,6 +68,7 @@ impl Database {
                 let following = Arc::new(FollowingClock::default());
                 let clock: Arc<dyn Clock> = Arc::<FollowingClock>::clone(&following);
                 let store = SqlStore::open_server(server, Arc::clone(&clock), wake.clone());
+                store.probe().await.map_err(Failure::database(&choice))?;
                 Database { store, clock, following: Some(following), _lock: None, choice }
             }
         })
@@ -157,7 +158,8 @@ impl Database {
     }
 }
 
-async fn ask_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
+/// Lets the clock follow the database's.
+pub(super) async fn ask_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
     let asked = SystemClock.now();
     let theirs = store.database_now().await?;
     if let Some(moved) = clock.follow(asked, theirs, SystemClock.now()) {

@@ -7,8 +7,9 @@ use handover_application::Wake;
 use handover_application::ports::{Broker, Clock};
 use handover_memory::MemoryBroker;
 use handover_sql::{SqlStore, SqliteOptions};
-use handover_system::SystemClock;
+use handover_system::{FollowingClock, SystemClock};
 
+use super::database::ask_time;
 use super::{Schema, broker, transactor};
 use crate::Failure;
 use crate::config::{Config, DatabaseChoice};
@@ -17,25 +18,34 @@ use crate::config::{Config, DatabaseChoice};
 pub(crate) struct Looked {
     pub(crate) choice: DatabaseChoice,
     pub(crate) store: SqlStore,
+    clock: Arc<dyn Clock>,
 }
 
 impl Looked {
     /// Opens it, whatever its schema.
     pub(crate) async fn open(choice: &DatabaseChoice) -> Result<Looked, Failure> {
-        let clock = Arc::new(SystemClock);
-        let store = match choice {
+        let (clock, store): (Arc<dyn Clock>, SqlStore) = match choice {
             DatabaseChoice::File(path) => {
                 // An empty file is none either, and opening it would make one of it.
                 if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) || !path.exists() {
                     return Err(Failure::NoDatabase { database: path.clone() });
                 }
-                SqlStore::open_sqlite(&SqliteOptions::file(path), clock, Wake::default())
-                    .await
-                    .map_err(Failure::database(choice))?
+                let store =
+                    SqlStore::open_sqlite(&SqliteOptions::file(path), Arc::new(SystemClock), Wake::default())
+                        .await
+                        .map_err(Failure::database(choice))?;
+                (Arc::new(SystemClock), store)
             }
-            DatabaseChoice::Server(server) => SqlStore::open_server(server, clock, Wake::default()),
+            DatabaseChoice::Server(server) => {
+                let clock = Arc::new(FollowingClock::default());
+                let store =
+                    SqlStore::open_server(server, Arc::<FollowingClock>::clone(&clock), Wake::default());
+                store.probe().await.map_err(Failure::database(choice))?;
+                ask_time(&store, &clock).await.map_err(Failure::database(choice))?;
+                (clock, store)
+            }
         };
-        Ok(Looked { choice: choice.clone(), store })
+        Ok(Looked { choice: choice.clone(), store, clock })
     }
 
     /// How its schema stands to this program.
@@ -52,13 +62,13 @@ impl Looked {
 
     /// An application beside the one that serves: it ends no sessions and takes no leases.
     pub(crate) fn application(&self, config: &Config, reach: Reach) -> Result<App, Failure> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let clock = &self.clock;
         let broker: Arc<dyn Broker> = match reach {
             Reach::Broker => broker::beside(config, &self.store)?,
             // Nothing will be asked of it.
-            Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(&clock))),
+            Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(clock))),
         };
-        Ok(App::new(transactor(&self.store, &clock)?, broker, config.rules.clone()))
+        Ok(App::new(transactor(&self.store, clock)?, broker, config.rules.clone()))
     }
 }
 

@@ -46,7 +46,7 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
         world.run("outbox list").refused(
             1,
             &[
-                "error: the database handover.db has schema version 0, and this program reads version ",
+                "error: the database handover.db has schema version 0, and this program needs version ",
                 "why: it was made by an older handover",
                 "stop whoever serves it and run `handover migrate`",
             ],
@@ -74,7 +74,7 @@ fn a_schema_that_no_release_made_is_refused_and_left_as_it_is() {
             ],
         );
     }
-    world.run("outbox list").refused(1, &["has schema version 1, and this program reads version "]);
+    world.run("outbox list").refused(1, &["has schema version 1, and this program needs version "]);
 }
 
 #[test]

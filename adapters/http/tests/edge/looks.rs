@@ -48,7 +48,7 @@ async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there(
     tokio::time::advance(std::time::Duration::from_millis(61_900)).await;
     let stats = world.look("stats").await;
     let fields: Vec<&str> = stats.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(fields, ["outbox", "consumers", "deadLetters", "blocked", "queues"]);
+    assert_eq!(fields, ["outbox", "consumers", "deadLetters", "blocked", "queues", "broker"]);
     assert_eq!(
         stats["outbox"],
         json!({ "new": 2, "retry": 0, "sent": 0, "failed": 2, "oldestPendingSeconds": 61 })
@@ -64,6 +64,9 @@ async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there(
     );
     let queue = &stats["queues"][0];
     assert_eq!(queue, &json!({ "name": queue["name"], "ready": 0, "unacked": 0, "consumers": 0 }));
+    assert_eq!(stats["broker"], json!({ "blocked": null }));
+    world.broker.set_blocked(Some("low on disk"));
+    assert_eq!(world.look("stats").await["broker"], json!({ "blocked": "low on disk" }));
     world.broker.set_reachable(false);
     assert_eq!(world.look("stats").await["queues"], Value::Null);
     let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);

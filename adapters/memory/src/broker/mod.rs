@@ -58,6 +58,12 @@ impl MemoryBroker {
         }
     }
 
+    /// Lets it take no messages, as a server does that is short of memory or disk, or again take them. What is in its
+    /// queues is delivered and acked all the while.
+    pub fn set_blocked(&self, reason: Option<&str>) {
+        self.shared.state().blocked = reason.map(str::to_owned);
+    }
+
     /// Closes every subscription as a lost connection does; the broker stays reachable.
     pub fn disconnect(&self) {
         self.shared.state().disconnect();
@@ -128,5 +134,9 @@ impl Broker for MemoryBroker {
         state.check_reachable()?;
         state.expire(self.shared.clock.now());
         Ok(state.depths())
+    }
+
+    async fn blocked(&self) -> Option<String> {
+        self.shared.state().blocked.clone()
     }
 }

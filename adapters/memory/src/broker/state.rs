@@ -31,6 +31,8 @@ pub(super) struct Subscriber {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) reachable: bool,
+    /// Why it takes no messages.
+    pub(super) blocked: Option<String>,
     pub(super) nacks_left: usize,
     pub(super) exchange: Option<String>,
     pub(super) queues: BTreeMap<String, Queue>,
@@ -55,6 +57,7 @@ impl State {
     pub(super) fn new() -> State {
         State {
             reachable: true,
+            blocked: None,
             nacks_left: 0,
             exchange: None,
             queues: BTreeMap::new(),
@@ -74,6 +77,9 @@ impl State {
         now: DateTime<Utc>,
     ) -> Result<Vec<PublishOutcome>, BrokerError> {
         self.check_reachable()?;
+        if let Some(reason) = &self.blocked {
+            return Err(BrokerError::Unreachable(format!("it takes no messages: {reason}").into()));
+        }
         if self.exchange.is_none() {
             return Err(refused("no exchange is declared: declare the topology first".to_owned()));
         }

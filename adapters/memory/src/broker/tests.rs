@@ -199,6 +199,23 @@ async fn an_outage_is_unreachable_for_everyone_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_blocked_broker_takes_nothing_and_goes_on_delivering() {
+    let broker = broker().await;
+    publish(&broker, &[("a", "order.paid")]).await;
+    broker.set_blocked(Some("low on disk"));
+    assert_eq!(broker.blocked().await.as_deref(), Some("low on disk"));
+    assert!(matches!(broker.publish(Vec::new()).await, Err(BrokerError::Unreachable(_))));
+    let consumer = subscribe(&broker, FULFILLMENT_QUEUE, 1).await;
+    let delivered = consumer.next().await.unwrap();
+    consumer.ack(&[delivered[0].tag]).await.unwrap();
+    assert_eq!(ready(&broker, FULFILLMENT_QUEUE).await, 0);
+    broker.set_blocked(None);
+    assert_eq!(broker.blocked().await, None);
+    publish(&broker, &[("b", "order.paid")]).await;
+    assert_eq!(ids(&consumer.next().await.unwrap()), [("b", false)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_that_expires_into_itself_drops_its_messages() {
     let broker = broker().await;
     let queue = QueueSpec {

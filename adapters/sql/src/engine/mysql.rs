@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef a
 
 use super::mysql_bells;
 use super::mysql_migrations::{self, MIGRATIONS};
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, pool};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, pool, probe};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
@@ -71,6 +71,10 @@ impl Engine for MysqlEngine {
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.writer().await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        probe(&self.connect).await.map_err(fault)
     }
 
     async fn migrate(&self) -> Result<(), StoreError> {

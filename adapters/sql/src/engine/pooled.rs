@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
 use sqlx::pool::PoolOptions;
-use sqlx::{Connection as _, Database};
+use sqlx::{ConnectOptions, Connection as _, Database};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -51,6 +51,19 @@ pub(super) fn pool<DB: Database>(connections: NonZeroU32) -> PoolOptions<DB> {
                 Ok(matches!(timeout(PING, connection.ping()).await, Ok(Ok(()))))
             })
         })
+}
+
+/// Connects once, and closes again.
+pub(super) async fn probe<O>(options: &O) -> Result<(), sqlx::Error>
+where
+    O: ConnectOptions,
+    O::Connection: Sized,
+{
+    let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer");
+    let connection = timeout(ACQUIRE, options.connect()).await.map_err(|_| late())??;
+    // Whatever becomes of the farewell, it has answered.
+    let _ = timeout(PING, connection.close()).await;
+    Ok(())
 }
 
 /// A driver's connection.

@@ -9,7 +9,7 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
 use super::postgres_bells;
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
@@ -70,6 +70,10 @@ impl Engine for PostgresEngine {
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.writer().await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        probe(&self.connect).await.map_err(fault)
     }
 
     async fn migrate(&self) -> Result<(), StoreError> {

@@ -85,6 +85,11 @@ impl SqlStore {
         }
     }
 
+    /// Whether the database can be reached, by a connection of its own; the error says why not.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        self.engine.probe().await
+    }
+
     /// Brings the schema up to date. Safe beside another process that does the same.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.engine.migrate().await

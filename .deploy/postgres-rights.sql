@@ -1,0 +1,12 @@
+-- Run once as an administrator, before the first `handover migrate`:
+--   psql -U postgres -f .deploy/postgres-rights.sql
+-- handover_owner owns the tables and migrates; handover serves, and can change neither the tables nor the audit log.
+CREATE ROLE handover_owner LOGIN PASSWORD 'change-me';
+CREATE ROLE handover LOGIN PASSWORD 'change-me';
+CREATE DATABASE handover OWNER handover_owner;
+\connect handover
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+GRANT USAGE, CREATE ON SCHEMA public TO handover_owner;
+GRANT USAGE ON SCHEMA public TO handover;
+ALTER DEFAULT PRIVILEGES FOR ROLE handover_owner IN SCHEMA public
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO handover;
