@@ -158,7 +158,7 @@ fn a_database_in_use_and_a_broker_without_substance_are_refused_and_left_as_they
     for (arguments, why) in [
         ("--database sqlite://shop.db", "shop.db is in use already"),
         ("--broker memory:", "carries nothing"),
-        ("--seconds -1", "--seconds"),
+        ("--seconds=-1", "--seconds"),
         ("--clients 0", "--clients"),
         ("sales", "sales"),
     ] {

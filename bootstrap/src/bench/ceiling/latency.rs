@@ -28,13 +28,19 @@ const PREFETCH: u16 = 20;
 
 type Noted = Mutex<HashMap<String, (Instant, Moments)>>;
 
+/// Where a kind of event goes: its key, and in the database broker its queues and how long it lasts there.
+struct Way {
+    key: String,
+    queues: Vec<(String, Option<TimeDelta>)>,
+}
+
 /// What placers and consumer share.
 pub(in crate::bench) struct Chain {
     idle: Mutex<Vec<Session>>,
     free: Semaphore,
     broker: Option<BareQueue>,
-    /// Where each kind of event goes: its key, and in the database broker its queues.
-    routes: HashMap<&'static str, (String, Vec<(String, Option<TimeDelta>)>)>,
+    /// Where each kind of event goes.
+    routes: HashMap<&'static str, Way>,
     noted: Noted,
     rung: Notify,
 }
@@ -97,11 +103,11 @@ impl Chain {
         let mut routes = HashMap::new();
         for kind in ["ORDER_CREATED", "ORDER_TIMEOUT"] {
             let key = routing_key(ground, kind)?;
-            let takers = queues(ground, &key)
+            let queues = queues(ground, &key)
                 .into_iter()
                 .map(|(queue, ttl)| (queue.to_owned(), ttl.and_then(|ttl| TimeDelta::from_std(ttl).ok())))
                 .collect();
-            routes.insert(kind, (key, takers));
+            routes.insert(kind, Way { key, queues });
         }
         Ok(Chain {
             free: Semaphore::new(idle.len()),
@@ -124,7 +130,9 @@ impl Chain {
             Some(broker) => {
                 let keyed: Vec<(&str, &Event)> = events
                     .iter()
-                    .filter_map(|event| Some((self.routes.get(event.event_type.as_str())?.0.as_str(), event)))
+                    .filter_map(|event| {
+                        Some((self.routes.get(event.event_type.as_str())?.key.as_str(), event))
+                    })
                     .collect();
                 broker.publish(EXCHANGE, &keyed).await?;
             }
@@ -132,9 +140,9 @@ impl Chain {
                 let now = SystemClock.now();
                 let mut rows = Vec::new();
                 for event in &events {
-                    let takers = self.routes.get(event.event_type.as_str()).map(|(_, takers)| takers);
+                    let queues = self.routes.get(event.event_type.as_str()).map(|way| &way.queues);
                     rows.extend(
-                        takers
+                        queues
                             .into_iter()
                             .flatten()
                             .map(|(queue, ttl)| (queue.as_str(), ttl.map(|ttl| now + ttl), event)),

@@ -22,9 +22,10 @@ pub(super) use orders::orders;
 /// The key that an event is routed with.
 fn routing_key(ground: &Ground, event_type: &str) -> Result<String, Failure> {
     let kind: EventType = event_type.parse().map_err(odd)?;
-    Ok(match kind {
-        EventType::OrderTimeout => timeout_delay_key(ground.config.rules.pending_timeout),
-        other => other.routing_key().to_owned(),
+    Ok(if kind == EventType::OrderTimeout {
+        timeout_delay_key(ground.config.rules.pending_timeout)
+    } else {
+        kind.routing_key().to_owned()
     })
 }
 
