@@ -1,6 +1,7 @@
 //! Where the service's time goes in the database: the store tells of each statement, this adds them up by what they do.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +29,10 @@ impl Statements {
     pub(super) fn listen() -> Statements {
         let statements = Statements::default();
         let heard = Ear(statements.clone()).with_filter(Targets::new().with_target(STATEMENTS, Level::TRACE));
-        let log = fmt::layer().with_writer(std::io::stderr).with_filter(LevelFilter::WARN);
+        // The driver complains of connections that were closed on purpose.
+        let told = Targets::new().with_default(LevelFilter::WARN).with_target("lapin", LevelFilter::OFF);
+        let stderr = std::io::stderr();
+        let log = fmt::layer().with_ansi(stderr.is_terminal()).with_writer(std::io::stderr).with_filter(told);
         if let Err(error) = tracing_subscriber::registry().with(heard).with(log).try_init() {
             tracing::debug!(%error, "the log is installed already");
         }
