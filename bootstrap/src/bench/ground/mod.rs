@@ -3,8 +3,8 @@
 //! **Invariant:** what was there before the bench is never emptied, changed or dropped.
 
 mod queues;
+mod reach;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,7 @@ use crate::config::{BrokerChoice, Config, DatabaseChoice, Written};
 use crate::wiring::Database;
 
 use queues::Queues;
+use reach::{passing_folder, queue, refuse_used, session};
 
 /// How long what a measurement left running may take to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -261,38 +262,6 @@ impl Left {
     }
 }
 
-/// A database with tables is somebody's.
-async fn refuse_used(written: &Written) -> Result<(), Failure> {
-    let tables = session(written).await?.tables().await.map_err(failed("the tables cannot be listed"))?;
-    if tables.is_empty() {
-        return Ok(());
-    }
-    let some = tables.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let what =
-        format!("the database has {} tables ({some}, ...), and bench drops its own at the end", tables.len());
-    let remedy = "make an empty one for it (CREATE DATABASE handover_bench) and name that with --database";
-    Err(refuse(&what, remedy))
-}
-
-/// A folder that goes with the bench, on the disk of the database that was named.
-fn passing_folder(path: &Path, is_default: bool) -> Result<TempDir, Failure> {
-    if !is_default && std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
-        let what = format!("the database {} is in use already", path.display());
-        return Err(refuse(
-            &what,
-            "name a file that does not exist, or none: bench makes its own and removes it",
-        ));
-    }
-    let mut builder = tempfile::Builder::new();
-    let builder = builder.prefix("handover-bench-");
-    let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let made = match beside {
-        Some(folder) if !is_default => builder.tempdir_in(folder),
-        Some(_) | None => builder.tempdir(),
-    };
-    made.map_err(|cause| Failure::System { what: "no folder for the bench", cause })
-}
-
 async fn broker(config: &Config, database: &Database) -> (Arc<dyn Broker>, String) {
     match &config.broker {
         BrokerChoice::Rabbit(settings) => {
@@ -306,20 +275,4 @@ async fn broker(config: &Config, database: &Database) -> (Arc<dyn Broker>, Strin
             (Arc::new(DatabaseBroker::new(database.store())), "database:".to_owned())
         }
     }
-}
-
-async fn session(written: &Written) -> Result<Session, Failure> {
-    let connecting = Session::connect(&written.database, written.database_authorities.as_deref());
-    connecting.await.map_err(failed("the database cannot be reached"))
-}
-
-async fn queue(written: &Written) -> Result<BareQueue, Failure> {
-    let authorities = match &written.broker_authorities {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|cause| Failure::System { what: "broker.ca-file cannot be read", cause })?,
-        ),
-        None => None,
-    };
-    BareQueue::connect(&written.broker, authorities).await.map_err(failed("RabbitMQ cannot be reached"))
 }
