@@ -18,7 +18,9 @@ servers, by turns; the ratio is what order, leases, exactly-once and repair cost
 
 Without --database it makes a database in a temporary folder. A database on a server has to be without
 tables, queues on RabbitMQ have to be missing or empty; what bench makes there it drops at the end, also
-after Ctrl-C (not after kill -9: then drop the database and the vhost).
+after Ctrl-C (not after kill -9: then drop the database and the vhost). Meanwhile only warnings are logged.
+The table tells the median of the rounds and how far they lie apart; a machine that does something else
+at the same time shows there. Then where the time goes, statement by statement.
 
 Examples:
   handover bench                                       all of it on SQLite, about two minutes
