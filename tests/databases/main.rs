@@ -7,6 +7,7 @@
 mod bells;
 mod by_hand;
 mod commands;
+mod encryption;
 mod errors;
 mod locks;
 mod migrations;

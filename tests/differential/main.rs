@@ -2,7 +2,8 @@
 //! same answers: the same values, the same counts, the same kinds of error (not the same texts).
 //!
 //! The contract suite says what is promised; this finds what nobody thought of promising. Ids, tenants, keys and
-//! moments come from small universes, so that operations meet. `HANDOVER_LONG=1` plays many more.
+//! moments come from small universes, so that operations meet. `HANDOVER_LONG=1` plays many more. The same against
+//! MariaDB and PostgreSQL: `differential_databases`.
 
 #![allow(
     clippy::expect_used,
@@ -10,50 +11,25 @@
     reason = "a test outside any process of the application"
 )]
 
+mod compare;
 mod play;
 mod steps;
 
 use chrono::TimeDelta;
-use handover_tests::contract::store::StoreRig;
 use handover_tests::flawed::store::{Flaw, FlawedStoreRig};
 use handover_tests::rigs::{MemoryStoreRig, SqliteStoreRig};
-use handover_tests::samples::start;
 use play::play;
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 use steps::Step;
 
 fn cases() -> u32 {
     if std::env::var_os("HANDOVER_LONG").is_some_and(|long| long == "1") { 2_000 } else { 64 }
 }
 
-/// Brings the database's own clock to where the memory's stands.
-async fn set_the_clock(rig: &dyn StoreRig) {
-    let now = rig.store().view().await.expect("a view").database_now().await.expect("the database's now");
-    rig.move_database_clock(start() - now);
-}
-
-async fn compare(steps: &[Step]) -> Result<(), TestCaseError> {
-    let (memory, sqlite) = (MemoryStoreRig::new(), SqliteStoreRig::new().await);
-    set_the_clock(&sqlite).await;
-    let expected = play(&memory, steps).await;
-    let seen = play(&sqlite, steps).await;
-    for (memory, sqlite) in expected.iter().zip(&seen) {
-        prop_assert_eq!(memory, sqlite, "left is memory, right is SQLite");
-    }
-    prop_assert_eq!(expected.len(), seen.len());
-    Ok(())
-}
-
 #[test]
 fn memory_and_sqlite_give_the_same_answers() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let config =
-        Config { cases: cases(), failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
-    TestRunner::new(config)
-        .run(&steps::sequences(), |steps| runtime.block_on(compare(&steps)))
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    compare::with_memory("SQLite", cases(), SqliteStoreRig::new);
 }
 
 /// What is broken is found: a store with one flaw differs from the sound one within as many sequences.

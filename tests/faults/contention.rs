@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use handover_tests::books::Books;
 use handover_tests::client::{Answer, Api};
+use handover_tests::market::{Ledger, Step};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::ledger::{Ledger, Step};
 use crate::{beside_others, fresh};
 
 const SELLER: i64 = 1_000;

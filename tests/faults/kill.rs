@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 
 use handover_tests::books::Books;
 use handover_tests::client::{Api, rand_like};
+use handover_tests::market::{Ledger, Load, balance};
 
-use crate::check::balance;
-use crate::ledger::Ledger;
-use crate::load::Load;
 use crate::{beside_others, fresh, long};
 
 /// The start after a crash must be ready within this long.

@@ -10,13 +10,9 @@
     reason = "a broken promise panics with what it saw, and real processes run on real time"
 )]
 
-mod check;
 mod contention;
 mod figures;
 mod kill;
-mod ledger;
-mod load;
-mod planted;
 mod shutdown;
 mod start;
 mod timeout;

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use handover_tests::books::Books;
 use handover_tests::client::Api;
+use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::tail;
 
-use crate::check::balance;
-use crate::ledger::Ledger;
-use crate::load::Load;
 use crate::{beside_others, fresh};
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);

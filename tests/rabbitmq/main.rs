@@ -9,6 +9,7 @@
     reason = "real servers run on real time, and a test fails with what it saw"
 )]
 
+mod cluster;
 mod encryption;
 mod outages;
 mod publishing;

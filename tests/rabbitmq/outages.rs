@@ -196,6 +196,29 @@ async fn connections_that_an_operator_closes_are_an_outage_and_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_the_server_has_forgotten_is_ended_and_can_subscribe_anew() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    publish_until_confirmed(&broker, &routed("before", 3)).await;
+    let held = consumer.next().await.unwrap();
+    consumer.ack(&tags(&held)).await.unwrap();
+    vhost.forget_consumers(QUEUE).await.unwrap();
+    publish_until_confirmed(&broker, &routed("after", 3)).await;
+    let end = tokio::time::timeout(NOTICED_WITHIN, async {
+        loop {
+            match consumer.next().await {
+                // What was delivered before the server forgot.
+                Ok(deliveries) => consumer.ack(&tags(&deliveries)).await.unwrap(),
+                Err(end) => return end,
+            }
+        }
+    });
+    assert!(matches!(end.await.expect("it is noticed"), BrokerError::Closed { .. }));
+    drain(&broker, QUEUE, &routed("after", 3).into_iter().map(|(id, _)| id).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_declared_while_the_server_was_away_is_there_when_it_comes() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();

@@ -1,6 +1,6 @@
-//! The acceptance scenarios of seed 000, one test per item of its sections 16 and 17 and named after it. The shipped
-//! program is used as its users would, over HTTP; the database file is read and written directly only where 000 asks for
-//! what no user can do.
+//! The acceptance scenarios of seed 000, one test per item of its sections 16 and 17 and named after it, on every pair of
+//! database and broker that it is shipped for. The program is used as its users would, over HTTP; database and broker are
+//! read and written directly only where 000 asks for what no user can do.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,10 +9,49 @@
     reason = "a broken promise panics with what it saw, and real processes run on real time"
 )]
 
+mod carrier;
+mod encryption;
+mod end_check;
 mod s16_1_integration;
+mod s16_1_rabbitmq;
 mod s16_2_flows;
+mod s16_3_rabbitmq;
 mod s16_3_transactions;
 mod s16_4_idempotence;
 mod s16_4_reliability;
 mod s17_fixed_data;
 mod shop;
+
+/// Stamps each of these tests for the pairs of database and broker that are named.
+macro_rules! on_pairs {
+    ($tests:tt: $($name:ident $pair:ident),* $(,)?) => {
+        $(crate::on_pairs!(@stamp $tests $name $pair);)*
+    };
+    (@stamp [$($test:ident),* $(,)?] $name:ident $pair:ident) => {
+        mod $name {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(handover_tests::deployment::Pair::$pair).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_pairs;
+
+/// Stamps each of these tests for every pair.
+macro_rules! on_every_pair {
+    ($($test:ident),* $(,)?) => {
+        crate::on_pairs!([$($test),*]: sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone,
+            mariadb_and_rabbitmq MariaDbRabbitMq, postgres_and_rabbitmq PostgresRabbitMq);
+    };
+}
+pub(crate) use on_every_pair;
+
+/// Stamps each of these tests for the pairs with RabbitMQ.
+macro_rules! on_rabbitmq {
+    ($($test:ident),* $(,)?) => {
+        crate::on_pairs!([$($test),*]: mariadb_and_rabbitmq MariaDbRabbitMq,
+            postgres_and_rabbitmq PostgresRabbitMq);
+    };
+}
+pub(crate) use on_rabbitmq;

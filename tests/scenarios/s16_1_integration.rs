@@ -1,16 +1,16 @@
-//! 000 §16.1: an order's event is written, sent and consumed. Item 1 asks for RabbitMQ, which this broker stands in for.
+//! 000 §16.1: an order's event is written, sent and consumed.
 
 use std::collections::BTreeMap;
 
+use handover_tests::deployment::Pair;
 use handover_tests::process::eventually;
 use serde_json::Value;
 
 use crate::shop::{SELLER, SOON, Shop};
 
 /// §16.1.1: the queues of §4.2 exist, each with its consumer.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_1_1_the_topology_is_declared_and_consumed() {
-    let shop = Shop::open(&[]).await;
+async fn s16_1_1_the_topology_is_declared_and_consumed(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
     let consumers = async || {
         let answer = shop.inspect("queues").await;
         let queue =
@@ -34,9 +34,8 @@ async fn s16_1_1_the_topology_is_declared_and_consumed() {
 }
 
 /// §16.1.2.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_1_2_a_new_order_is_in_the_outbox_and_its_order_created_is_sent() {
-    let shop = Shop::open(&[]).await;
+async fn s16_1_2_a_new_order_is_in_the_outbox_and_its_order_created_is_sent(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
     assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT"], "before anything else happens");
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND sent_time IS NOT NULL";
@@ -46,9 +45,8 @@ async fn s16_1_2_a_new_order_is_in_the_outbox_and_its_order_created_is_sent() {
 }
 
 /// §16.1.3.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_1_3_the_inventory_consumer_applies_order_created() {
-    let shop = Shop::open(&[]).await;
+async fn s16_1_3_the_inventory_consumer_applies_order_created(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
     shop.settled().await;
     let event = &shop.event_ids(order, "ORDER_CREATED").await[0];
@@ -61,3 +59,9 @@ async fn s16_1_3_the_inventory_consumer_applies_order_created() {
     assert_eq!(taken, [Some(order)]);
     shop.expect_logged(&["[inventory] Message consumed successfully", event]).await;
 }
+
+crate::on_every_pair!(
+    s16_1_1_the_topology_is_declared_and_consumed,
+    s16_1_2_a_new_order_is_in_the_outbox_and_its_order_created_is_sent,
+    s16_1_3_the_inventory_consumer_applies_order_created,
+);

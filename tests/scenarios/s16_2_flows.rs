@@ -1,20 +1,22 @@
 //! 000 §16.2: events drive what follows.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use handover_tests::deployment::Pair;
 use handover_tests::process::eventually;
 use serde_json::Value;
 
 use crate::shop::{BUYER, SELLER, SOON, Shop};
 
-/// Unpaid orders are closed after three seconds.
+/// Unpaid orders are closed after one and a half seconds.
+const SHORT_DEADLINE: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.025");
+/// After three: time enough to pay.
 const THREE_SECONDS: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.05");
 const NEVER_SWEPT: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "1h");
 const SWEPT_OFTEN: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "20ms");
 
 /// §16.2.1.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_2_1_a_paid_order_triggers_fulfilment() {
-    let shop = Shop::open(&[]).await;
+async fn s16_2_1_a_paid_order_triggers_fulfilment(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
     shop.settled().await;
     let tasks = async |user, side| {
@@ -37,9 +39,8 @@ async fn s16_2_1_a_paid_order_triggers_fulfilment() {
 }
 
 /// §16.2.2.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_2_2_a_changed_status_notifies_buyer_and_seller() {
-    let shop = Shop::open(&[]).await;
+async fn s16_2_2_a_changed_status_notifies_buyer_and_seller(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
     let order = shop.paid_order().await;
     shop.complete(order).await;
     shop.settled().await;
@@ -70,7 +71,7 @@ async fn closed(shop: &Shop, order: i64) {
         text.as_str().unwrap().parse::<DateTime<Utc>>().unwrap()
     };
     let open = moment("updateTime").await - moment("createTime").await;
-    assert!(open >= TimeDelta::seconds(3), "closed after {open}");
+    assert!(open >= TimeDelta::milliseconds(1_500), "closed after {open}");
     assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT", "ORDER_CANCELLED"]);
     shop.sound_but_for(&[]).await;
     let again = shop.api.place_order(BUYER, product).await.unwrap();
@@ -82,23 +83,21 @@ async fn result_of_timeout(shop: &Shop, order: i64) -> String {
     let sql = format!(
         "SELECT consume_result FROM event_consume_log WHERE consumer = 'order-timeout' AND event_id = '{event}'"
     );
-    shop.expect_count(1, &format!("SELECT count(*) FROM ({sql})")).await;
+    shop.expect_count(1, &format!("SELECT count(*) FROM ({sql}) results")).await;
     shop.rows(&sql).await.remove(0)
 }
 
 /// §16.2.3, by the message of §10.1 alone: no sweep runs.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_2_3_the_timeout_message_closes_an_unpaid_order_and_frees_its_product() {
-    let shop = Shop::open(&[THREE_SECONDS, NEVER_SWEPT]).await;
+async fn s16_2_3_the_timeout_message_closes_an_unpaid_order_and_frees_its_product(pair: Pair) {
+    let shop = Shop::open(pair, &[SHORT_DEADLINE, NEVER_SWEPT]).await;
     let order = shop.order().await;
     closed(&shop, order).await;
     assert_eq!(result_of_timeout(&shop, order).await, "order closed");
 }
 
 /// §16.2.3 with the sweep of §10.2 running all the time: one of the two closes the order, once.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_2_3_message_and_sweep_together_close_an_unpaid_order_once() {
-    let shop = Shop::open(&[THREE_SECONDS, SWEPT_OFTEN]).await;
+async fn s16_2_3_message_and_sweep_together_close_an_unpaid_order_once(pair: Pair) {
+    let shop = Shop::open(pair, &[SHORT_DEADLINE, SWEPT_OFTEN]).await;
     let order = shop.order().await;
     closed(&shop, order).await;
     let result = result_of_timeout(&shop, order).await;
@@ -108,11 +107,18 @@ async fn s16_2_3_message_and_sweep_together_close_an_unpaid_order_once() {
 }
 
 /// §10.1: the message looks again before it closes anything.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_2_3_an_order_that_was_paid_in_time_is_left_alone_by_its_timeout_message() {
-    let shop = Shop::open(&[THREE_SECONDS, SWEPT_OFTEN]).await;
+async fn s16_2_3_an_order_that_was_paid_in_time_is_left_alone_by_its_timeout_message(pair: Pair) {
+    let shop = Shop::open(pair, &[THREE_SECONDS, SWEPT_OFTEN]).await;
     let order = shop.paid_order().await;
     assert_eq!(result_of_timeout(&shop, order).await, "order is paid");
     assert_eq!(shop.order_field(order, "status").await, "paid");
     assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT", "ORDER_PAID"]);
 }
+
+crate::on_every_pair!(
+    s16_2_1_a_paid_order_triggers_fulfilment,
+    s16_2_2_a_changed_status_notifies_buyer_and_seller,
+    s16_2_3_the_timeout_message_closes_an_unpaid_order_and_frees_its_product,
+    s16_2_3_message_and_sweep_together_close_an_unpaid_order_once,
+    s16_2_3_an_order_that_was_paid_in_time_is_left_alone_by_its_timeout_message,
+);

@@ -1,13 +1,11 @@
 //! 000 §16.4.2 and §16.4.3: a message that fails dies visibly, and a person can bring it back.
 
+use handover_application::ports::Message;
+use handover_tests::deployment::Pair;
 use serde_json::{Value, json};
 
 use crate::shop::{HASTY_CONSUMERS, SELLER, Shop, paid_payload};
 
-/// What keeps shipments from being opened, until somebody mends it.
-const BREAK: &str =
-    "CREATE TRIGGER broken BEFORE INSERT ON shipments BEGIN SELECT RAISE(ABORT, 'the shelf is full'); END";
-const MEND: &str = "DROP TRIGGER broken";
 const FULFILMENT: &str = "order.fulfillment.queue";
 /// A letter is a fault to the end check, whatever was decided about it.
 const LETTERS: [&str; 1] = ["a dead letter nobody can explain"];
@@ -20,13 +18,12 @@ async fn letters(shop: &Shop) -> Vec<Value> {
 /// What the consume log says of an event at fulfilment: status, attempts, error.
 async fn consumed(shop: &Shop, event: &str) -> (String, i64, String) {
     let sql = format!(
-        "SELECT status || '|' || attempts || '|' || coalesce(error_message, '') FROM event_consume_log
+        "SELECT status, attempts, error_message FROM event_consume_log
          WHERE consumer = 'fulfillment' AND event_id = '{event}'"
     );
-    let row = shop.rows(&sql).await.remove(0);
-    let mut parts = row.splitn(3, '|').map(str::to_owned);
-    let mut part = || parts.next().unwrap();
-    (part(), part().parse().unwrap(), part())
+    let row = shop.books.table(&sql).await.unwrap().remove(0);
+    let [status, attempts, error] = row.try_into().unwrap();
+    (status.unwrap(), attempts.unwrap().parse().unwrap(), error.unwrap_or_default())
 }
 
 /// A paid order whose ORDER_PAID died at fulfilment; its event.
@@ -40,10 +37,9 @@ async fn dead_event(shop: &Shop) -> String {
 }
 
 /// §16.4.2 for what may yet succeed: the first attempt and three retries (§9.2).
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_4_2_a_message_that_always_fails_dies_after_its_attempts() {
-    let shop = Shop::open(&[HASTY_CONSUMERS]).await;
-    shop.books.change(BREAK).await;
+async fn s16_4_2_a_message_that_always_fails_dies_after_its_attempts(pair: Pair) {
+    let shop = Shop::open(pair, &[HASTY_CONSUMERS]).await;
+    shop.refuse_rows_of("shipments").await;
     let event = dead_event(&shop).await;
     shop.settled().await;
     let (status, attempts, error) = consumed(&shop, &event).await;
@@ -54,10 +50,7 @@ async fn s16_4_2_a_message_that_always_fails_dies_after_its_attempts() {
     assert_eq!((&letters[0]["messageKey"], &letters[0]["status"]), (&json!(event), &json!("OPEN")));
     assert!(letters[0]["reason"].as_str().unwrap().starts_with("消息消费失败"), "{letters:?}");
     assert_eq!(shop.logged(&["[ALERT]", &event]), 1, "§16.4.3: somebody is told");
-    assert_eq!(
-        shop.books.number("SELECT count(*) FROM broker_messages WHERE queue = 'order.dlq.queue'").await,
-        0
-    );
+    assert_eq!(shop.carrier.count("order.dlq.queue").await, 0);
     // The other consumer of the same event does not suffer.
     let elsewhere = format!(
         "SELECT count(*) FROM event_consume_log WHERE event_id = '{event}' AND consumer <> 'fulfillment'
@@ -67,14 +60,16 @@ async fn s16_4_2_a_message_that_always_fails_dies_after_its_attempts() {
 }
 
 /// §16.4.2 for what never can (§9.3): missing data, an order that does not exist, an unknown type.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_4_2_a_message_that_never_can_succeed_dies_at_once() {
-    let shop = Shop::open(&[
-        ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
-        ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.01"),
-        // A second attempt would come too late for this test.
-        ("HANDOVER_CONSUMER__BACKOFF", r#"{base = "1h", cap = "1h"}"#),
-    ])
+async fn s16_4_2_a_message_that_never_can_succeed_dies_at_once(pair: Pair) {
+    let shop = Shop::open(
+        pair,
+        &[
+            ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
+            ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.01"),
+            // A second attempt would come too late for this test.
+            ("HANDOVER_CONSUMER__BACKOFF", r#"{base = "1h", cap = "1h"}"#),
+        ],
+    )
     .await;
     shop.insert_event("no-data", "ORDER_PAID", 900_001, &json!({"orderId": 900_001})).await;
     let mut timeout = paid_payload(900_002);
@@ -84,11 +79,14 @@ async fn s16_4_2_a_message_that_never_can_succeed_dies_at_once() {
         "eventId": "no-type", "eventType": "ORDER_EXPLODED", "aggregateType": "Order", "aggregateId": 900_003,
         "occurredAt": "2026-02-04T10:30:00Z", "traceId": "t", "payload": {"orderId": 900_003},
     });
-    let send = format!(
-        "INSERT INTO broker_messages (queue, message_id, kind, correlation_id, headers, body)
-         VALUES ('{FULFILMENT}', 'no-type', 'ORDER_EXPLODED', 't', '{{}}', '{envelope}')"
-    );
-    shop.books.change(&send).await;
+    let message = Message {
+        message_id: Some("no-type".to_owned()),
+        kind: Some("ORDER_EXPLODED".to_owned()),
+        correlation_id: Some("t".to_owned()),
+        headers: Default::default(),
+        body: envelope.to_string(),
+    };
+    shop.carrier.send(FULFILMENT, &message).await;
     let dead = |consumer: &str, event: &str| {
         format!(
             "SELECT count(*) FROM event_consume_log WHERE consumer = '{consumer}' AND event_id = '{event}'
@@ -107,16 +105,15 @@ async fn s16_4_2_a_message_that_never_can_succeed_dies_at_once() {
 }
 
 /// §16.4.3: listed, mended, replayed, applied once; another given up.
-#[tokio::test(flavor = "multi_thread")]
-async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarded() {
-    let shop = Shop::open(&[HASTY_CONSUMERS]).await;
-    shop.books.change(BREAK).await;
+async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarded(pair: Pair) {
+    let shop = Shop::open(pair, &[HASTY_CONSUMERS]).await;
+    shop.refuse_rows_of("shipments").await;
     let (wanted, unwanted) = (dead_event(&shop).await, dead_event(&shop).await);
     shop.settled().await;
     let keys: Vec<Value> = letters(&shop).await.iter().map(|letter| letter["messageKey"].clone()).collect();
     assert_eq!(keys, [unwanted.as_str(), wanted.as_str()], "newest first");
 
-    shop.books.change(MEND).await;
+    shop.accept_rows_of("shipments").await;
     let replay = json!({"eventIds": [wanted], "queue": FULFILMENT, "reason": "the shelf has room again"});
     let mut rehearsal = replay.clone();
     rehearsal["dryRun"] = json!(true);
@@ -167,3 +164,9 @@ async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarde
     let unsettled = "a subscribed consumer has not settled an event it takes";
     shop.sound_but_for(&[LETTERS[0], unshipped, unsettled]).await;
 }
+
+crate::on_every_pair!(
+    s16_4_2_a_message_that_always_fails_dies_after_its_attempts,
+    s16_4_2_a_message_that_never_can_succeed_dies_at_once,
+    s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarded,
+);

@@ -1,21 +1,23 @@
 //! 000 §17: the fixed data that regressions are looked for with, and the contracts of §6 and §13 on them.
 
 use chrono::DateTime;
+use handover_application::ports::Message;
+use handover_tests::deployment::Pair;
+use handover_tests::process::eventually;
 use serde_json::{Map, Value, json};
 
-use crate::shop::{BUYER, SELLER, Shop, paid_payload};
+use crate::shop::{BUYER, SELLER, SOON, Shop, paid_payload};
 
-/// The only message in a queue, as its broker holds it: its columns, and its envelope.
-async fn message(shop: &Shop, queue: &str) -> (Value, Map<String, Value>) {
-    let one = format!("SELECT count(*) FROM broker_messages WHERE queue = '{queue}'");
-    shop.expect_count(1, &one).await;
-    let sql = format!(
-        "SELECT json_object('id', message_id, 'kind', kind, 'trace', correlation_id, 'headers', json(headers),
-            'body', body) FROM broker_messages WHERE queue = '{queue}'"
-    );
-    let columns: Value = serde_json::from_str(&shop.rows(&sql).await[0]).unwrap();
-    let envelope = serde_json::from_str(columns["body"].as_str().unwrap()).unwrap();
-    (columns, envelope)
+/// The only message in a queue, as its broker holds it, and its envelope.
+async fn message(shop: &Shop, queue: &str) -> (Message, Map<String, Value>) {
+    eventually(SOON, async || match shop.carrier.count(queue).await {
+        1 => Ok(()),
+        count => Err(format!("{count} messages in {queue}").into()),
+    })
+    .await;
+    let message = shop.carrier.held(queue).await.remove(0);
+    let envelope = serde_json::from_str(&message.body).unwrap();
+    (message, envelope)
 }
 
 fn names(object: &Map<String, Value>) -> Vec<&str> {
@@ -41,9 +43,8 @@ fn amount(text: &str) -> Value {
 }
 
 /// §17, the fixed order: pending, its product taken, its two messages as §6, §13.1 and §13.4 freeze them.
-#[tokio::test(flavor = "multi_thread")]
-async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen() {
-    let shop = Shop::open_with_roles("api,relay").await;
+async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen(pair: Pair) {
+    let shop = Shop::open_with_roles(pair, "api,relay").await;
     let product = shop.product().await;
     let order = shop.api.place_order(BUYER, product).await.unwrap().value();
     let id = order["orderId"].clone();
@@ -69,7 +70,7 @@ async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen() {
         ("sellerId", json!(SELLER)),
         ("totalAmount", amount("88.50")),
     ];
-    let (columns, created) = message(&shop, "inventory.update.queue").await;
+    let (properties, created) = message(&shop, "inventory.update.queue").await;
     assert_eq!(
         names(&created),
         ["eventId", "eventType", "aggregateType", "aggregateId", "occurredAt", "traceId", "payload"]
@@ -78,8 +79,12 @@ async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen() {
         (&created["eventType"], &created["aggregateType"]),
         (&json!("ORDER_CREATED"), &json!("Order"))
     );
-    assert_eq!((&created["aggregateId"], &created["eventId"]), (&id, &columns["id"]));
-    assert_eq!((&created["eventType"], &created["traceId"]), (&columns["kind"], &columns["trace"]));
+    assert_eq!((&created["aggregateId"], &created["eventId"]), (&id, &json!(properties.message_id)));
+    assert_eq!(created["eventType"], json!(properties.kind));
+    assert_eq!(created["traceId"], json!(properties.correlation_id));
+    let aggregate =
+        ["aggregateType", "aggregateId", "tenantId"].map(|name| properties.headers[name].as_str());
+    assert_eq!(aggregate, ["Order", &id.to_string(), "1"]);
     assert_is_a_moment(&created["occurredAt"]);
     assert_holds(&created["payload"], &common);
     let more = [("productId", json!(product)), ("quantity", json!(1)), ("price", amount("88.50"))];
@@ -90,9 +95,7 @@ async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen() {
     assert_holds(&timeout["payload"], &common);
     assert_is_a_moment(&timeout["payload"]["createTime"]);
     shop.expect_count(2, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'").await;
-    let fifteen_minutes = "SELECT CAST(round((julianday(m.expires_at) - julianday(e.sent_time)) * 1440) AS INTEGER)
-        FROM broker_messages m JOIN outbox_events e ON e.event_id = m.message_id WHERE m.expires_at IS NOT NULL";
-    assert_eq!(shop.books.number(fifteen_minutes).await, 15);
+    assert_eq!(shop.carrier.ttl_ms("order.timeout.delay.queue").await, 15 * 60 * 1000);
     let shop = shop.reopen();
     shop.settled().await;
     assert_eq!(shop.order_field(id.as_i64().unwrap(), "status").await, "pending", "its deadline is far");
@@ -100,9 +103,8 @@ async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen() {
 }
 
 /// §17, the fixed paid order, with its message as §13.2 freezes it; shipping makes the one of §13.3.
-#[tokio::test(flavor = "multi_thread")]
-async fn s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen() {
-    let shop = Shop::open_with_roles("api,relay").await;
+async fn s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen(pair: Pair) {
+    let shop = Shop::open_with_roles(pair, "api,relay").await;
     let order = shop.paid_order().await;
     let (_, paid) = message(&shop, "order.fulfillment.queue").await;
     assert_eq!((&paid["eventType"], &paid["aggregateId"]), (&json!("ORDER_PAID"), &json!(order)));
@@ -126,17 +128,17 @@ async fn s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen
 }
 
 /// §17, the fixed event: one `eventId` several times, as a row, as the same message, as another message.
-#[tokio::test(flavor = "multi_thread")]
-async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once() {
+async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once(pair: Pair) {
     const EVENT: &str = "day14-fixed-event";
-    let shop = Shop::open(&[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
+    let shop = Shop::open(pair, &[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
     let payload = paid_payload(900_001);
     shop.insert_event(EVENT, "ORDER_PAID", 900_001, &payload).await;
     let again = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, create_time,
         update_time) SELECT event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time
         FROM outbox_events";
-    let refused = sqlx::query(again).execute(shop.books.pool()).await.unwrap_err();
-    assert!(refused.as_database_error().unwrap().is_unique_violation(), "{refused}");
+    let refused = shop.books.try_change(again).await.unwrap_err();
+    let database = refused.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+    assert!(database.is_some_and(|error| error.is_unique_violation()), "{refused}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE event_id = '{EVENT}'");
     shop.expect_count(1, &shipments).await;
     shop.settled().await;
@@ -146,11 +148,14 @@ async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once() {
             "eventId": EVENT, "eventType": "ORDER_PAID", "aggregateType": "Order", "aggregateId": 900_001,
             "occurredAt": "2026-02-04T10:30:00Z", "traceId": "t", "payload": payload,
         });
-        let message = format!(
-            "INSERT INTO broker_messages (queue, message_id, kind, correlation_id, headers, body)
-             VALUES ('order.fulfillment.queue', '{EVENT}', 'ORDER_PAID', 't', '{{}}', '{envelope}')"
-        );
-        shop.books.change(&message).await;
+        let message = Message {
+            message_id: Some(EVENT.to_owned()),
+            kind: Some("ORDER_PAID".to_owned()),
+            correlation_id: Some("t".to_owned()),
+            headers: Default::default(),
+            body: envelope.to_string(),
+        };
+        shop.carrier.send("order.fulfillment.queue", &message).await;
         shop.settled().await;
     };
     for _ in 0..2 {
@@ -168,3 +173,9 @@ async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once() {
     );
     assert_eq!(shop.rows(&log).await, ["SUCCESS"]);
 }
+
+crate::on_every_pair!(
+    s17_fixed_order_is_pending_and_its_messages_are_as_frozen,
+    s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen,
+    s17_fixed_event_of_a_repeated_event_id_takes_effect_once,
+);

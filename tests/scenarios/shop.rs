@@ -1,12 +1,15 @@
-//! A running program with a seller, a buyer and an operator, and its database file.
+//! A running program with a seller, a buyer and an operator, its database and its messages.
 
 use std::time::Duration;
 
 use handover_tests::books::Books;
 use handover_tests::client::{Answer, Api, Caller};
-use handover_tests::process::{Launch, Server, eventually, fresh};
+use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::process::{Launch, Server, eventually};
+use handover_tests::servers::database::ServerKind;
 use serde_json::{Value, json};
-use tempfile::TempDir;
+
+use crate::carrier::Carrier;
 
 pub(crate) const SELLER: i64 = 10_002;
 pub(crate) const BUYER: i64 = 10_001;
@@ -19,43 +22,74 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 pub(crate) const HASTY_CONSUMERS: (&str, &str) =
     ("HANDOVER_CONSUMER__BACKOFF", r#"{base = "20ms", cap = "50ms"}"#);
 
-/// A program with its database in a folder of its own.
+/// A program on a database of its own.
 pub(crate) struct Shop {
-    _folder: TempDir,
+    deployment: Deployment,
     launch: Launch,
     server: Server,
     pub(crate) api: Api,
     pub(crate) books: Books,
+    pub(crate) carrier: Carrier,
 }
 
 impl Shop {
     /// Opens with these settings, by their variables.
-    pub(crate) async fn open(settings: &[(&str, &str)]) -> Shop {
-        Shop::open_as(settings, None).await
+    pub(crate) async fn open(pair: Pair, settings: &[(&str, &str)]) -> Shop {
+        Shop::open_on(Deployment::start(pair).await, settings, None).await
     }
 
     /// Opens with some of its parts only.
-    pub(crate) async fn open_with_roles(roles: &str) -> Shop {
-        Shop::open_as(&[], Some(roles)).await
+    pub(crate) async fn open_with_roles(pair: Pair, roles: &str) -> Shop {
+        Shop::open_on(Deployment::start(pair).await, &[], Some(roles)).await
     }
 
-    async fn open_as(settings: &[(&str, &str)], roles: Option<&str>) -> Shop {
-        let (folder, launch) = fresh();
+    /// Opens with a queue that gets a copy of every message there is.
+    pub(crate) async fn open_with_a_spy(pair: Pair) -> Shop {
+        let deployment = Deployment::start(pair).await;
+        Carrier::of(&deployment).await.spy().await;
+        Shop::open_on(deployment, &[], None).await
+    }
+
+    /// Opens there.
+    pub(crate) async fn open_on(
+        deployment: Deployment,
+        settings: &[(&str, &str)],
+        roles: Option<&str>,
+    ) -> Shop {
+        let launch = deployment.launch();
         let launch = settings.iter().fold(launch, |launch, (variable, value)| launch.set(variable, value));
         let first = roles.map_or_else(|| launch.clone(), |roles| launch.clone().roles(roles));
         let server = first.start().unwrap();
-        let (api, books) = (Api::of(&server), Books::open(&launch.database()).await);
-        Shop { _folder: folder, launch, server, api, books }
+        let (api, books) = (Api::of(&server), deployment.books().await);
+        let carrier = Carrier::of(&deployment).await;
+        Shop { deployment, launch, server, api, books, carrier }
+    }
+
+    /// Stops; what is left is the database.
+    pub(crate) fn close(self) -> (Deployment, Books) {
+        let (status, _) = self.server.terminate(SOON).unwrap();
+        assert_eq!(status.code(), Some(0));
+        (self.deployment, self.books)
     }
 
     /// Stops, and opens again with all of its parts.
     pub(crate) fn reopen(self) -> Shop {
-        let Shop { _folder, launch, server, api, books } = self;
+        let Shop { deployment, launch, server, api, books, carrier } = self;
         let (status, _) = server.terminate(SOON).unwrap();
         assert_eq!(status.code(), Some(0));
         let server = launch.start().unwrap();
         api.moved_to(&server);
-        Shop { _folder, launch, server, api, books }
+        Shop { deployment, launch, server, api, books, carrier }
+    }
+
+    /// The servers that it is on.
+    pub(crate) fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// How it was started.
+    pub(crate) fn launch(&self) -> &Launch {
+        &self.launch
     }
 
     /// The seller lists a product for 88.50.
@@ -129,13 +163,39 @@ impl Shop {
         aggregate: i64,
         payload: &Value,
     ) {
+        let now = chrono::Utc::now().format("%Y-%m-%d %H:%M:%S%.6f");
         let sql = format!(
             "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status,
                 retry_count, next_retry_time, create_time, update_time)
-             VALUES ('{event_id}', '{event_type}', 'Order', {aggregate}, '{payload}', 'NEW', 0, NULL,
-                strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now'))"
+             VALUES ('{event_id}', '{event_type}', 'Order', {aggregate}, '{payload}', 'NEW', 0, NULL, '{now}', '{now}')"
         );
         assert_eq!(self.books.change(&sql).await, 1);
+    }
+
+    /// From now on the database refuses every new row of this table.
+    pub(crate) async fn refuse_rows_of(&self, table: &str) {
+        let trigger = format!("CREATE TRIGGER refused BEFORE INSERT ON {table}");
+        let sql = match self.deployment.pair().database_server() {
+            None => format!("{trigger} BEGIN SELECT RAISE(ABORT, 'no room'); END"),
+            Some(ServerKind::MariaDb) => {
+                format!("{trigger} FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no room'")
+            }
+            Some(ServerKind::Postgres) => format!(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'no room'; END $$;
+                 {trigger} FOR EACH ROW EXECUTE FUNCTION refuse()"
+            ),
+        };
+        self.books.change(&sql).await;
+    }
+
+    /// Rows of this table are welcome again.
+    pub(crate) async fn accept_rows_of(&self, table: &str) {
+        let sql = match self.deployment.pair().database_server() {
+            None | Some(ServerKind::MariaDb) => "DROP TRIGGER refused".to_owned(),
+            Some(ServerKind::Postgres) => format!("DROP TRIGGER refused ON {table}"),
+        };
+        self.books.change(&sql).await;
     }
 
     /// How many lines of the log hold all of these.

@@ -111,6 +111,12 @@ impl Api {
         Api { http: reqwest::Client::builder().default_headers(headers).build().unwrap(), ..self }
     }
 
+    /// The same client, calling another server of the deployment.
+    #[must_use]
+    pub fn beside(&self, server: &Server) -> Api {
+        Api { base: Arc::new(watch::Sender::new(server.base().to_owned())), ..self.clone() }
+    }
+
     /// The server was started again, somewhere else.
     pub fn moved_to(&self, server: &Server) {
         self.base.send_replace(server.base().to_owned());

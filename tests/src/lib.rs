@@ -12,7 +12,9 @@
 pub mod books;
 pub mod client;
 pub mod contract;
+pub mod deployment;
 pub mod flawed;
+pub mod market;
 pub mod process;
 pub mod rabbit_rigs;
 pub mod rigs;

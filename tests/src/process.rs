@@ -86,8 +86,15 @@ impl Launch {
         self.folder.join("handover.db")
     }
 
-    /// A secret that the program made beside its database: `jwt` or `gateway`.
+    /// `jwt` or `gateway`: the secret that was set, or that the program made beside its database.
     pub fn secret(&self, name: &str) -> String {
+        let variable = match name {
+            "jwt" => "HANDOVER_AUTH__JWT_SECRET",
+            _ => "HANDOVER_GATEWAY__SECRET",
+        };
+        if let Some((_, secret)) = self.variables.iter().rev().find(|(set, _)| set == variable) {
+            return secret.clone();
+        }
         let path = format!("{}-{name}-secret", self.database().display());
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     }

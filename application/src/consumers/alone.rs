@@ -28,7 +28,7 @@ pub(super) enum AloneEnd {
 /// Whether an attempt is counted before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountFirst {
-    /// It was delivered before, or nobody knows: it may be what kills the process.
+    /// It was delivered before, or nobody knows: it, or an earlier one that runs first, may be what kills the process.
     Yes,
     /// A first delivery.
     No,
@@ -103,7 +103,8 @@ impl Inbox {
                 }
                 Verdict::Apply => {
                     let is_target = step.event.event.event_id == *event;
-                    let count = if is_target { count } else { CountFirst::No };
+                    // Until the target is settled, what runs is the target or what it waits for.
+                    let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.take_step(step.event, count, counted, now).await?;
                     if is_target && let Some(AloneEnd::Failed(due)) = failed {
                         return Ok(AloneEnd::Failed(due));

@@ -32,11 +32,13 @@ pub(super) struct Ownership {
     lease_ms: u32,
     held: BTreeMap<Partition, Held>,
     next_tick: Instant,
+    /// More than its share, kept for a window that was in flight.
+    has_surplus: bool,
 }
 
 impl Ownership {
     pub(super) fn new(tx: Transactor, id: RelayId, lease_ms: u32) -> Ownership {
-        Ownership { tx, id, lease_ms, held: BTreeMap::new(), next_tick: Instant::now() }
+        Ownership { tx, id, lease_ms, held: BTreeMap::new(), next_tick: Instant::now(), has_surplus: false }
     }
 
     pub(super) fn id(&self) -> &RelayId {
@@ -70,20 +72,23 @@ impl Ownership {
         self.next_tick.saturating_duration_since(Instant::now())
     }
 
-    /// Heartbeat, renewal and rebalancing, when a third of the lease has passed.
+    /// Heartbeat, renewal and rebalancing, when a third of the lease has passed. A surplus is given back as soon as it
+    /// may be: a relay that is always at a window would find that out during one each time.
     pub(super) async fn tick_if_due(&mut self, surplus: Surplus) -> Result<(), StoreError> {
-        if Instant::now() < self.next_tick {
+        let gives_back = self.has_surplus && surplus == Surplus::GiveBack;
+        if Instant::now() < self.next_tick && !gives_back {
             return Ok(());
         }
         let asked = Instant::now();
         // Counted from before the question: the database's lease begins later, so it also ends later.
         let lease = Duration::from_millis(u64::from(self.lease_ms));
         let (id, lease_ms, holds) = (self.id.clone(), self.lease_ms, self.holds());
-        let now_held = with_tx(&self.tx, move |unit, _| {
+        let (now_held, share) = with_tx(&self.tx, move |unit, _| {
             let (id, holds) = (id.clone(), holds.clone());
             Box::pin(async move { rebalance(unit, &id, lease_ms, &holds, surplus).await })
         })
         .await?;
+        self.has_surplus = now_held.len() > share;
         let before = self.held.len();
         let valid_until = asked + lease.mul_f64(0.8);
         self.held = now_held
@@ -119,13 +124,14 @@ impl Ownership {
     }
 }
 
+/// What it holds now, and how much its share is.
 async fn rebalance(
     unit: &mut dyn UnitOfWork,
     id: &RelayId,
     lease_ms: u32,
     holds: &[PartitionHold],
     surplus: Surplus,
-) -> Result<Vec<PartitionHold>, StoreError> {
+) -> Result<(Vec<PartitionHold>, usize), StoreError> {
     unit.heartbeat(id, lease_ms).await?;
     let mut held = unit.renew_partitions(id, holds, lease_ms).await?;
     let live = unit.live_relays().await?;
@@ -165,5 +171,5 @@ async fn rebalance(
             }
         }
     }
-    Ok(held)
+    Ok((held, share))
 }

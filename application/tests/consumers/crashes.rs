@@ -47,6 +47,41 @@ async fn an_event_that_kills_its_process_each_time_ends_dead() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_that_kills_each_time_it_runs_before_a_later_one_ends_dead() {
+    let world = World::new().await;
+    let mut kills = 0;
+    let mut process = world.process();
+    loop {
+        let tasks = process.app.tx.tasks.clone();
+        let handler = Scripted::new(&world, move |events, _| {
+            if events.iter().any(|event| event == "e-1") { Act::Kill(tasks.clone()) } else { Act::Apply }
+        });
+        process.start_drainer(&[handler.subscriber()]);
+        process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+        if kills == 0 {
+            // The broker lost the message of the first one: it runs when the second is delivered.
+            world.happened(&process, "e-1", 7, 1).await;
+            world.arrived(&process, "e-2", 7, 2).await;
+        }
+        eventually(secs(40), async || {
+            process.app.tx.tasks.is_killed()
+                || world.log_status(NAME, "e-2").await == Some(ConsumeStatus::Success)
+        })
+        .await;
+        if !process.app.tx.tasks.is_killed() {
+            break;
+        }
+        process.app.tx.tasks.ended().await;
+        kills += 1;
+        assert!(kills <= 5, "it kills for ever");
+        process = world.process();
+    }
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
+    assert_eq!(world.letters().await.len(), 1);
+    assert_eq!(world.effects(7).await, ["e-2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_that_killed_once_is_applied_once_by_the_next_process() {
     let world = World::new().await;
     let first = world.process();

@@ -1,6 +1,7 @@
 //! Several relays: who publishes which partition, and what happens when one falls silent.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use handover_application::RelaySettings;
@@ -107,6 +108,21 @@ async fn a_relay_that_waits_for_the_broker_keeps_its_leases() {
     eventually(secs(1), async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 1);
     eventually(TICK * 2, async || shared(&shares(&world).await) == [("a", 32), ("b", 32)]).await;
+    drop(b);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_is_always_at_a_window_gives_back_between_two_of_them() {
+    let world = World::new().await;
+    // Whenever leases are to be renewed, a window is in flight.
+    let window = TICK + millis(50);
+    let a = world.process_on(Slow::each(&world.broker, window, window));
+    a.start_relay("a", RelaySettings { batch: NonZeroU32::MIN, ..RelaySettings::default() });
+    a.commit((1..=20).map(|n| world.event(&format!("e-{n}"), 1, &sample::changed(n))).collect()).await;
+    pass(millis(50)).await;
+    let b = started(&world, "b").await;
+    let even = async || shared(&shares(&world).await) == [("a", 32), ("b", 32)];
+    eventually(window * 2 + TICK, even).await;
     drop(b);
 }
 

@@ -10,8 +10,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
+use super::rabbitmq::Encryption;
 use super::watched::{EndWith, Watched};
-use super::{Durability, free_port, mariadb, postgres, server_folder};
+use super::{Durability, certify, free_port, mariadb, postgres, server_folder};
 use crate::process::Fault;
 
 /// How long a server may take until it answers.
@@ -31,6 +32,7 @@ pub enum ServerKind {
 pub struct DatabaseServer {
     kind: ServerKind,
     durability: Durability,
+    encryption: Encryption,
     port: u16,
     folder: PathBuf,
     watched: Mutex<Option<Watched>>,
@@ -47,6 +49,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl DatabaseServer {
     /// Makes and starts a server, and waits until it answers.
     pub async fn start(kind: ServerKind, durability: Durability) -> Result<Arc<DatabaseServer>, Fault> {
+        DatabaseServer::start_as(kind, durability, Encryption::None).await
+    }
+
+    /// The same, for a server that takes encrypted connections only, with a certificate for `localhost`.
+    pub async fn start_encrypted(
+        kind: ServerKind,
+        durability: Durability,
+    ) -> Result<Arc<DatabaseServer>, Fault> {
+        DatabaseServer::start_as(kind, durability, Encryption::Offered).await
+    }
+
+    async fn start_as(
+        kind: ServerKind,
+        durability: Durability,
+        encryption: Encryption,
+    ) -> Result<Arc<DatabaseServer>, Fault> {
         let folder = match kind {
             ServerKind::MariaDb => server_folder("mariadb")?,
             ServerKind::Postgres => server_folder("postgres")?,
@@ -54,6 +72,7 @@ impl DatabaseServer {
         let mut server = DatabaseServer {
             kind,
             durability,
+            encryption,
             port: free_port()?,
             folder: folder.clone(),
             watched: Mutex::default(),
@@ -64,6 +83,11 @@ impl DatabaseServer {
             ServerKind::MariaDb => mariadb::make(&folder),
             ServerKind::Postgres => postgres::make(&folder),
         };
+        let made = made.and_then(|()| match (encryption, kind) {
+            (Encryption::None, _) => Ok(()),
+            (Encryption::Offered, ServerKind::MariaDb) => certify(&folder),
+            (Encryption::Offered, ServerKind::Postgres) => postgres::encrypt(&folder),
+        });
         if let Err(error) = made {
             std::fs::remove_dir_all(&folder)?;
             return Err(error);
@@ -86,10 +110,10 @@ impl DatabaseServer {
     pub async fn restart(&self) -> Result<(), Fault> {
         let (command, end): (_, EndWith) = match self.kind {
             ServerKind::MariaDb => {
-                (mariadb::command(&self.folder, self.port, self.durability)?, mariadb::END)
+                (mariadb::command(&self.folder, self.port, self.durability, self.encryption)?, mariadb::END)
             }
             ServerKind::Postgres => {
-                (postgres::command(&self.folder, self.port, self.durability)?, postgres::END)
+                (postgres::command(&self.folder, self.port, self.durability, self.encryption)?, postgres::END)
             }
         };
         *lock(&self.watched) = Some(Watched::start(&command, &self.folder, end)?);
@@ -134,6 +158,11 @@ impl DatabaseServer {
     /// SIGCONT.
     pub fn go_on(&self) -> Result<(), Fault> {
         lock(&self.watched).as_ref().map_or(Ok(()), Watched::go_on)
+    }
+
+    /// The file of who signed the certificate of a server that was started encrypted.
+    pub fn authorities(&self) -> PathBuf {
+        self.folder.join("ca.pem")
     }
 
     /// What kind of server it is.
@@ -223,6 +252,11 @@ impl TestDatabase {
     /// Its URL.
     pub fn url(&self) -> String {
         self.server.url(&self.name, self.server.port)
+    }
+
+    /// Its URL by the name that the certificate of its server is for.
+    pub fn url_by_name(&self) -> String {
+        self.url().replace("@127.0.0.1:", "@localhost:")
     }
 
     /// The server it is in.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::rabbitmq::Encryption;
 use super::watched::EndWith;
 use super::{Durability, find, is_root, run};
 use crate::process::Fault;
@@ -38,7 +39,12 @@ pub(super) fn make(folder: &Path) -> Result<(), Fault> {
 }
 
 /// The server.
-pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Result<Vec<String>, Fault> {
+pub(super) fn command(
+    folder: &Path,
+    port: u16,
+    durability: Durability,
+    encryption: Encryption,
+) -> Result<Vec<String>, Fault> {
     let mut command = vec![program("mariadbd")?.display().to_string(), "--no-defaults".to_owned()];
     command.extend([
         format!("--datadir={}", folder.join("data").display()),
@@ -70,6 +76,15 @@ pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Resul
             ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync"]
                 .map(str::to_owned),
         ),
+    }
+    match encryption {
+        Encryption::None => {}
+        Encryption::Offered => {
+            for (option, file) in [("ca", "ca.pem"), ("cert", "server.pem"), ("key", "server.key")] {
+                command.push(format!("--ssl-{option}={}", folder.join(file).display()));
+            }
+            command.push("--require-secure-transport=ON".to_owned());
+        }
     }
     command.extend(user());
     Ok(command)

@@ -81,6 +81,22 @@ fn run(command: &mut Command) -> Result<(), Fault> {
     .into())
 }
 
+/// Makes an authority, `ca.pem`, and a certificate of it for `localhost`, `server.pem` with `server.key`.
+pub fn certify(folder: &Path) -> Result<(), Fault> {
+    let openssl =
+        find("openssl", &[]).ok_or("openssl is missing: install it (Debian: apt-get install openssl)")?;
+    let openssl =
+        |arguments: &str| run(Command::new(&openssl).args(arguments.split_whitespace()).current_dir(folder));
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+    openssl(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=test-authority -addext basicConstraints=critical,CA:TRUE"
+    ))?;
+    openssl(&format!(
+        "req -x509 {key} -keyout server.key -out server.pem -subj /CN=localhost -CA ca.pem -CAkey ca.key -addext \
+         subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE"
+    ))
+}
+
 /// Whether this process is root.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;

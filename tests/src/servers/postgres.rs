@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::rabbitmq::Encryption;
 use super::watched::EndWith;
-use super::{Durability, find, is_open_to_all, is_root, run};
+use super::{Durability, certify, find, is_open_to_all, is_root, run};
 use crate::process::Fault;
 
 /// PostgreSQL refuses to run as root: who it runs as then.
@@ -56,8 +57,25 @@ pub(super) fn make(folder: &Path) -> Result<(), Fault> {
         .current_dir(folder))
 }
 
+/// Has it take encrypted connections only.
+pub(super) fn encrypt(folder: &Path) -> Result<(), Fault> {
+    certify(folder)?;
+    let key = folder.join("server.key");
+    if is_root() {
+        run(Command::new("chown").arg(USER).args([&key, &folder.join("server.pem")]))?;
+    }
+    run(Command::new("chmod").arg("600").arg(&key))?;
+    std::fs::write(folder.join("data/pg_hba.conf"), "hostssl all all all trust\n")?;
+    Ok(())
+}
+
 /// The server.
-pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Result<Vec<String>, Fault> {
+pub(super) fn command(
+    folder: &Path,
+    port: u16,
+    durability: Durability,
+    encryption: Encryption,
+) -> Result<Vec<String>, Fault> {
     let mut command = as_user(&program("postgres")?)?;
     command.extend(["-D".to_owned(), folder.join("data").display().to_string()]);
     let mut settings = vec![
@@ -75,6 +93,15 @@ pub(super) fn command(folder: &Path, port: u16, durability: Durability) -> Resul
         Durability::Full => {}
         Durability::None => settings
             .extend(["fsync=off", "synchronous_commit=off", "full_page_writes=off"].map(str::to_owned)),
+    }
+    match encryption {
+        Encryption::None => {}
+        Encryption::Offered => {
+            settings.push("ssl=on".to_owned());
+            for (option, file) in [("cert", "server.pem"), ("key", "server.key")] {
+                settings.push(format!("ssl_{option}_file={}", folder.join(file).display()));
+            }
+        }
     }
     command.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
     Ok(command)

@@ -1,7 +1,8 @@
-//! A TCP proxy between a program and a server: it can cut, delay, and let one direction go nowhere.
+//! A TCP proxy between a program and a server: it can cut, delay, hold back, and let one direction go nowhere.
 
 #![allow(clippy::disallowed_methods, reason = "real connections run on real time")]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +22,8 @@ pub struct Traffic {
     pub to_server_vanishes: bool,
     /// What comes from the server vanishes; the connection stays.
     pub from_server_vanishes: bool,
+    /// What comes from the server arrives once this is over.
+    pub from_server_waits: bool,
     /// New connections are closed at once.
     pub refuse: bool,
 }
@@ -38,11 +41,15 @@ struct State {
     age: u64,
 }
 
+/// A text whose sender is cut off right after it went to the server.
+type Trap = Arc<Mutex<Option<&'static str>>>;
+
 /// A running proxy. Dropping it cuts everything.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
     state: watch::Sender<State>,
+    trap: Trap,
     task: JoinHandle<()>,
 }
 
@@ -52,16 +59,17 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let state = watch::Sender::new(State::default());
-        let watching = state.subscribe();
+        let (watching, trap) = (state.subscribe(), Trap::default());
+        let set = Arc::clone(&trap);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let now = *watching.borrow();
                 if !now.traffic.refuse {
-                    tokio::spawn(serve(client, server, watching.clone(), now.age));
+                    tokio::spawn(serve(client, server, watching.clone(), now.age, Arc::clone(&set)));
                 }
             }
         });
-        Ok(Proxy { port, state, task })
+        Ok(Proxy { port, state, trap, task })
     }
 
     /// Where it listens, on 127.0.0.1.
@@ -72,6 +80,16 @@ impl Proxy {
     /// From now on.
     pub fn set(&self, traffic: Traffic) {
         self.state.send_modify(|state| state.traffic = traffic);
+    }
+
+    /// Cuts off whoever sends this text next: the server gets it, its answer is lost.
+    pub fn cut_after(&self, text: &'static str) {
+        *self.trap.lock().unwrap() = Some(text);
+    }
+
+    /// Whether nobody has sent that text yet.
+    pub fn is_waiting_to_cut(&self) -> bool {
+        self.trap.lock().unwrap().is_some()
     }
 
     /// Cuts every connection there is.
@@ -87,14 +105,14 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(client: TcpStream, server: u16, mut state: watch::Receiver<State>, age: u64) {
+async fn serve(client: TcpStream, server: u16, mut state: watch::Receiver<State>, age: u64, trap: Trap) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
     // Small writes are what is being tested.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, Direction::ToServer, state.clone());
-    let back = pump(from_server, to_client, Direction::FromServer, state.clone());
+    let there = pump(from_client, to_server, Direction::ToServer, state.clone(), trap.clone());
+    let back = pump(from_server, to_client, Direction::FromServer, state.clone(), trap);
     tokio::select! {
         () = there => {}
         () = back => {}
@@ -106,7 +124,8 @@ async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     direction: Direction,
-    state: watch::Receiver<State>,
+    mut state: watch::Receiver<State>,
+    trap: Trap,
 ) {
     let mut part = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = from.read(&mut part).await {
@@ -118,8 +137,28 @@ async fn pump(
             Direction::ToServer => traffic.to_server_vanishes,
             Direction::FromServer => traffic.from_server_vanishes,
         };
+        if direction == Direction::FromServer
+            && state.wait_for(|state| !state.traffic.from_server_waits).await.is_err()
+        {
+            return;
+        }
         if !vanishes && to.write_all(&part[..read]).await.is_err() {
             return;
         }
+        if direction == Direction::ToServer && is_trapped(&trap, &part[..read]) {
+            // What was written arrives before the end does.
+            let _ = to.shutdown().await;
+            return;
+        }
     }
+}
+
+/// Whether the trap is set for this, which springs it.
+fn is_trapped(trap: &Trap, sent: &[u8]) -> bool {
+    let mut trap = trap.lock().unwrap();
+    let caught = trap.is_some_and(|text| sent.windows(text.len()).any(|part| part == text.as_bytes()));
+    if caught {
+        *trap = None;
+    }
+    caught
 }

@@ -179,8 +179,13 @@ fn signal(pid: u32, name: &str) -> Result<(), Fault> {
     super::run(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()))
 }
 
-/// Stops a process, and waits until it stands still.
-fn stop(pid: u32) -> Result<(), Fault> {
+/// SIGCONT to a process that was stopped.
+pub fn go_on(pid: u32) -> Result<(), Fault> {
+    signal(pid, "CONT")
+}
+
+/// SIGSTOP to a process; returns once it stands still.
+pub fn stop(pid: u32) -> Result<(), Fault> {
     signal(pid, "STOP")?;
     let begun = Instant::now();
     while !stands_still(pid) {

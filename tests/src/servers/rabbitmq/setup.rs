@@ -4,15 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::super::{find, run};
+use super::super::{certify, find};
 use crate::process::Fault;
 
 /// The only user, with the password of the same name.
 pub(super) const USER: &str = "handover";
 /// What nodes know each other by; they listen on 127.0.0.1 alone.
 const COOKIE: &str = "handover";
-/// Its name among its kind; the port mapper of each server is its own.
-const NODE: &str = "handover@localhost";
 
 /// The largest message that a test server takes.
 pub const MAX_MESSAGE_BYTES: usize = 1_048_576;
@@ -35,10 +33,10 @@ pub(super) fn program(name: &str) -> Result<PathBuf, Fault> {
     })
 }
 
-/// What the server says to this code, or erl_call in its place.
-pub(super) fn erl_call(program: &Path, mapper: u16, code: &str) -> Result<String, Fault> {
+/// What a node says to this code, or erl_call in its place.
+pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> Result<String, Fault> {
     let mut child = Command::new(program)
-        .args(["-n", NODE, "-c", COOKIE, "-e"])
+        .args(["-n", node, "-c", COOKIE, "-e"])
         .env("ERL_EPMD_PORT", mapper.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -50,7 +48,8 @@ pub(super) fn erl_call(program: &Path, mapper: u16, code: &str) -> Result<String
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-pub(super) fn configure(folder: &Path, ports: Ports) -> Result<(), Fault> {
+/// `peers` are the nodes of the cluster that it joins; without any it is alone, or the first.
+pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result<(), Fault> {
     let mut lines = vec![
         format!("listeners.tcp.default = 127.0.0.1:{}", ports.amqp),
         format!("default_user = {USER}"),
@@ -61,6 +60,20 @@ pub(super) fn configure(folder: &Path, ports: Ports) -> Result<(), Fault> {
         "vm_memory_high_watermark.relative = 0.6".to_owned(),
         "log.file.level = warning".to_owned(),
     ];
+    if !peers.is_empty() {
+        for line in [
+            "peer_discovery_backend = classic_config",
+            // The first node starts at its own pace; whoever asks holds a lock that the others wait for.
+            "discovery_retry_interval = 100",
+            "discovery_retry_limit = 450",
+        ] {
+            lines.push(format!("cluster_formation.{line}"));
+        }
+        let named = peers.iter().enumerate();
+        lines.extend(
+            named.map(|(n, peer)| format!("cluster_formation.classic_config.nodes.{} = {peer}", n + 1)),
+        );
+    }
     if let Some(port) = ports.amqps {
         certify(folder)?;
         lines.push(format!("listeners.ssl.default = 127.0.0.1:{port}"));
@@ -75,29 +88,13 @@ pub(super) fn configure(folder: &Path, ports: Ports) -> Result<(), Fault> {
     Ok(())
 }
 
-/// An authority, and a certificate of it for `localhost`.
-fn certify(folder: &Path) -> Result<(), Fault> {
-    let openssl =
-        find("openssl", &[]).ok_or("openssl is missing: install it (Debian: apt-get install openssl)")?;
-    let openssl =
-        |arguments: &str| run(Command::new(&openssl).args(arguments.split_whitespace()).current_dir(folder));
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
-    openssl(&format!(
-        "req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=test-authority -addext basicConstraints=critical,CA:TRUE"
-    ))?;
-    openssl(&format!(
-        "req -x509 {key} -keyout server.key -out server.pem -subj /CN=localhost -CA ca.pem -CAkey ca.key -addext \
-         subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE"
-    ))
-}
-
-pub(super) fn command(folder: &Path, ports: Ports) -> Result<Vec<String>, Fault> {
+pub(super) fn command(name: &str, folder: &Path, ports: Ports) -> Result<Vec<String>, Fault> {
     let file = |name: &str| folder.join(name).display().to_string();
     let variables = [
         ("HOME", file("")),
         ("ERL_EPMD_PORT", ports.mapper.to_string()),
         ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
-        ("RABBITMQ_NODENAME", NODE.to_owned()),
+        ("RABBITMQ_NODENAME", name.to_owned()),
         ("RABBITMQ_DIST_PORT", ports.distribution.to_string()),
         ("RABBITMQ_MNESIA_BASE", file("mnesia")),
         ("RABBITMQ_LOG_BASE", file("logs")),

@@ -73,6 +73,47 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
+    /// How many messages each queue holds, those that were delivered and not settled included.
+    pub async fn messages(&self) -> Result<Vec<(String, u64)>, Fault> {
+        let code = format!(
+            "Count = fun(Q) -> case amqqueue:get_type(Q) of rabbit_quorum_queue -> \
+             {{ok, {{_, N}}, _}} = ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), N; \
+             _ -> [{{messages, N}}] = rabbit_amqqueue:info(Q, [messages]), N end end, \
+             lists:flatten([io_lib:format(\"~s=~b \", [element(4, amqqueue:get_name(Q)), Count(Q)]) || \
+             Q <- rabbit_amqqueue:list(<<\"{}\">>)]).",
+            self.name
+        );
+        let said = self.server.eval(&code).await?;
+        let listed = text_of(&said);
+        let count = |entry: &str| -> Result<(String, u64), Fault> {
+            let (queue, messages) = entry.split_once('=').ok_or_else(|| format!("it says {said}"))?;
+            Ok((queue.to_owned(), messages.parse()?))
+        };
+        listed.split_whitespace().filter(|entry| *entry != "[]").map(count).collect()
+    }
+
+    /// An argument that a queue was declared with, as text.
+    pub async fn argument(&self, queue: &str, name: &str) -> Result<String, Fault> {
+        let queue = self.resource("queue", queue);
+        let code = format!(
+            "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), {{_, V}} = rabbit_misc:table_lookup(\
+             amqqueue:get_arguments(Q), <<\"{name}\">>), lists:flatten(io_lib:format(\"~s\", \
+             [if is_integer(V) -> integer_to_list(V); true -> V end]))."
+        );
+        Ok(text_of(&self.server.eval(&code).await?).to_owned())
+    }
+
+    /// Lets a quorum queue forget its consumers, who are told nothing.
+    pub async fn forget_consumers(&self, queue: &str) -> Result<(), Fault> {
+        let queue = self.resource("queue", queue);
+        let code = format!(
+            "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), {{ok, {{_, C}}, _}} = ra:leader_query(\
+             amqqueue:get_pid(Q), fun rabbit_fifo:query_consumers/1), [{{ok, _, _}} = ra:process_command(\
+             amqqueue:get_pid(Q), rabbit_fifo:make_checkout(Id, cancel, #{{}})) || Id <- maps:keys(C)]."
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+
     /// Closes every connection to it, as an operator does.
     pub async fn close_connections(&self) -> Result<(), Fault> {
         let code = format!(
@@ -82,6 +123,11 @@ impl TestVhost {
         );
         self.server.eval(&code).await.map(drop)
     }
+}
+
+/// The text that an evaluation ended with.
+fn text_of(said: &str) -> &str {
+    said.trim_start_matches("{ok,").trim().trim_end_matches('}').trim().trim_matches('"')
 }
 
 impl Drop for TestVhost {

@@ -5,17 +5,22 @@ use std::sync::Mutex;
 
 /// How far an order came by acknowledged steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub enum Step {
+    /// It was placed.
     Placed,
+    /// The gateway's report of its payment was taken.
     PaymentReported,
+    /// It was shipped.
     Shipped,
+    /// It was received.
     Completed,
+    /// Its buyer cancelled it.
     Cancelled,
 }
 
 /// Everything that was acknowledged.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     products: Mutex<Vec<i64>>,
     orders: Mutex<BTreeMap<i64, Step>>,
     refused: Mutex<u64>,
@@ -23,32 +28,38 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn product(&self, id: i64) {
+    /// A product was listed.
+    pub fn product(&self, id: i64) {
         self.products.lock().unwrap().push(id);
     }
 
-    pub(crate) fn order(&self, id: i64, step: Step) {
+    /// An order came to this step.
+    pub fn order(&self, id: i64, step: Step) {
         self.orders.lock().unwrap().insert(id, step);
     }
 
-    pub(crate) fn refused(&self) {
+    /// A request was refused by a rule.
+    pub fn refused(&self) {
         *self.refused.lock().unwrap() += 1;
     }
 
-    pub(crate) fn lost(&self) {
+    /// A request was not answered, or answered that a dependency is away.
+    pub fn lost(&self) {
         *self.lost.lock().unwrap() += 1;
     }
 
-    pub(crate) fn products(&self) -> Vec<i64> {
+    /// Every product that was listed.
+    pub fn products(&self) -> Vec<i64> {
         self.products.lock().unwrap().clone()
     }
 
-    pub(crate) fn orders(&self) -> BTreeMap<i64, Step> {
+    /// Every order, and the last step that was acknowledged.
+    pub fn orders(&self) -> BTreeMap<i64, Step> {
         self.orders.lock().unwrap().clone()
     }
 
     /// For a person: how much was asked and how it went.
-    pub(crate) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let orders = self.orders();
         let came_to = |step| orders.values().filter(|came| **came == step).count();
         format!(

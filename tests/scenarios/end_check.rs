@@ -1,11 +1,8 @@
-//! The end check, tested: it finds what is planted in a sound database.
+//! The end check that scenarios and faults rely on, tested: it finds what is planted in a sound database of any engine.
 
-use std::time::Duration;
+use handover_tests::deployment::Pair;
 
-use handover_tests::books::Books;
-use handover_tests::client::Api;
-
-use crate::{beside_others, fresh};
+use crate::shop::{BUYER, Shop};
 
 /// What would be wrong, and the start of the sentence that must notice.
 const PLANTED: [(&str, &str); 17] = [
@@ -35,37 +32,25 @@ const PLANTED: [(&str, &str); 17] = [
         "a subscribed consumer has not settled"),
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_end_check_finds_what_is_planted() {
-    let _turn = beside_others().await;
-    let (folder, launch) = fresh();
-    let server = launch.start().unwrap();
-    let api = Api::of(&server);
-    for fate in ["paid", "completed", "cancelled"] {
-        let product = api.list_product(1, fate).await.unwrap().id("productId");
-        let order = api.place_order(2, product).await.unwrap().id("orderId");
-        if fate == "cancelled" {
-            assert!(api.cancel(2, order).await.unwrap().done());
-            continue;
-        }
-        let payment = api.start_payment(2, order).await.unwrap().id("paymentId");
-        assert!(api.payment_succeeded(payment).await.unwrap().done());
-        if fate == "completed" {
-            assert!(api.ship(1, order).await.unwrap().done());
-            assert!(api.complete(2, order).await.unwrap().done());
-        }
-    }
-    Books::open(&launch.database()).await.wait_until_quiet(Duration::from_secs(10)).await;
-    // Closed, so that all of it is in the one file.
-    server.terminate(Duration::from_secs(10)).unwrap();
-    for (n, (fault, sentence)) in PLANTED.into_iter().enumerate() {
-        let copy = folder.path().join(format!("planted-{n}.db"));
-        std::fs::copy(launch.database(), &copy).unwrap();
-        let books = Books::open(&copy).await;
+async fn the_end_check_finds_what_is_planted(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
+    shop.paid_order().await;
+    let completed = shop.paid_order().await;
+    shop.complete(completed).await;
+    let cancelled = shop.order().await;
+    shop.api.cancel(BUYER, cancelled).await.unwrap().value();
+    shop.settled().await;
+    // Nothing else writes from now on.
+    let (_deployment, books) = shop.close();
+    let books = books.on_one_connection();
+    for (fault, sentence) in PLANTED {
         assert_eq!(books.broken().await, Vec::<String>::new());
-        let changed = sqlx::query(fault).execute(books.pool()).await.unwrap().rows_affected();
-        assert!(changed > 0, "{fault}");
+        books.change("BEGIN").await;
+        assert!(books.change(fault).await > 0, "{fault}");
         let broken = books.broken().await;
+        books.change("ROLLBACK").await;
         assert!(broken.iter().any(|found| found.starts_with(sentence)), "{fault}: {broken:#?}");
     }
 }
+
+crate::on_every_pair!(the_end_check_finds_what_is_planted);

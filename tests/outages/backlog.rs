@@ -1,0 +1,130 @@
+//! A backlog is worked off in bounded memory, however long it is.
+
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use handover_tests::books::Books;
+use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::process::Server;
+
+use crate::{literal, long, on_every_pair, turn};
+
+on_every_pair!(a_backlog_is_worked_off_in_bounded_memory);
+
+/// Above what the process had when a tenth of the backlog was sent.
+const GROWTH_KIB: u64 = 48 * 1024;
+const MOST_KIB: u64 = 256 * 1024;
+
+async fn a_backlog_is_worked_off_in_bounded_memory(pair: Pair) {
+    let events = if long() { 200_000 } else { 20_000 };
+    let _turn = turn().await;
+    let deployment = Deployment::start(pair).await;
+    let books = deployment.books().await;
+    // A first start subscribes the consumers, with nobody to publish; then the backlog is put in their way.
+    deployment.launch().roles("api").start().unwrap().terminate(Duration::from_secs(10)).unwrap();
+    put_paid_orders(&books, events / 2).await;
+    let server = deployment.launch().start().unwrap();
+    let drained = drained(&server, &books, events).await;
+    println!("{pair:?}: {drained}");
+    for table in ["listing_changes", "shipments"] {
+        for counted in ["*", "DISTINCT event_id"] {
+            let effects = books.number(&format!("SELECT count({counted}) FROM {table}")).await;
+            assert_eq!(effects, events / 2, "{counted} in {table}");
+        }
+    }
+    assert_eq!(books.number("SELECT count(*) FROM dead_letters").await, 0);
+    let Drained { early, most, .. } = drained;
+    assert!(most < early + GROWTH_KIB, "memory grew from {early} to {most} KiB");
+    assert!(most < MOST_KIB, "{most} KiB");
+}
+
+/// Orders that were paid, with two events each that nobody has published.
+async fn put_paid_orders(books: &Books, orders: i64) {
+    let now = literal(Utc::now());
+    let numbers: Vec<i64> = (1_000_001..=1_000_000 + orders).collect();
+    for part in numbers.chunks(1_000) {
+        let rows = |row: &dyn Fn(&i64) -> String| part.iter().map(row).collect::<Vec<_>>().join(", ");
+        let products = rows(&|n| format!("({n}, 1, 7, 'Lamp', 8850, 'sold', 2, {now}, {now})"));
+        let sold = rows(&|n| {
+            format!(
+                "({n}, '20260204103000{n:010}', 1, {n}, 8, 7, 'paid', 8850, 8850, 2, {now}, {now}, {now})"
+            )
+        });
+        let events = rows(&|n| {
+            let payload = |more: &str| {
+                format!(
+                    r#"{{"orderId":{n},"orderNo":"20260204103000{n:010}","buyerId":8,"sellerId":7,"totalAmount":88.50,"productId":{n},{more}}}"#
+                )
+            };
+            let event = |seq, event_type: &str, more: &str| {
+                let payload = payload(more);
+                format!(
+                    "('backlog-{n}-{seq}', '{event_type}', 'Order', {n}, {seq}, '{payload}', {now}, {now})"
+                )
+            };
+            let created = event(1, "ORDER_CREATED", r#""quantity":1,"price":88.50"#);
+            let paid = event(2, "ORDER_PAID", r#""payTime":"2026-02-04T10:30:00Z","amount":88.50"#);
+            format!("{created}, {paid}")
+        });
+        for (columns, rows) in [
+            ("products (id, tenant_id, seller_id, title, price_minor, status, version, create_time, update_time)", products),
+            (
+                "orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, payable_minor,
+                 version, create_time, pay_time, update_time)",
+                sold,
+            ),
+            (
+                "outbox_events (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, payload, create_time,
+                 update_time)",
+                events,
+            ),
+        ] {
+            books.change(&format!("INSERT INTO {columns} VALUES {rows}")).await;
+        }
+    }
+}
+
+/// How a backlog went.
+struct Drained {
+    events: i64,
+    sent: Duration,
+    applied: Duration,
+    /// Memory of its own when a tenth was sent.
+    early: u64,
+    /// The most.
+    most: u64,
+}
+
+impl std::fmt::Display for Drained {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Drained { events, sent, applied, early, most } = self;
+        write!(
+            formatter,
+            "{events} events sent in {sent:.1?} and applied in {applied:.1?}, memory {early} to {most} KiB"
+        )
+    }
+}
+
+/// Until every event is sent and has taken its effect.
+async fn drained(server: &Server, books: &Books, events: i64) -> Drained {
+    let (begun, within) = (Instant::now(), Duration::from_secs(if long() { 600 } else { 120 }));
+    let (mut early, mut most, mut sent_after) = (None, 0, None);
+    loop {
+        let memory = server.anonymous_kib().unwrap();
+        most = most.max(memory);
+        let sent = books.number("SELECT count(*) FROM outbox_events WHERE status = 'SENT'").await;
+        if sent >= events / 10 {
+            early.get_or_insert(memory);
+        }
+        if sent == events {
+            let sent = *sent_after.get_or_insert(begun.elapsed());
+            let effects = "SELECT (SELECT count(*) FROM listing_changes) + (SELECT count(*) FROM shipments)";
+            if books.number(effects).await >= events {
+                let early = early.unwrap_or(memory);
+                return Drained { events, sent, applied: begun.elapsed(), early, most };
+            }
+        }
+        assert!(begun.elapsed() < within, "{sent} of {events} sent after {within:?}");
+        tokio::time::sleep(Duration::from_millis(if long() { 250 } else { 50 })).await;
+    }
+}

@@ -1,0 +1,131 @@
+//! Clients that hang up at random moments, on a pool of four connections.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use handover_tests::books::Books;
+use handover_tests::client::{Api, rand_like};
+use handover_tests::deployment::{Deployment, Pair};
+use tokio::task::JoinSet;
+
+use crate::lines::{AT_WORK, nobody_is_left_in_a_transaction};
+use crate::{long, on_every_pair, turn};
+
+on_every_pair!(clients_that_hang_up_leave_nothing_behind);
+
+const CLIENTS: usize = 32;
+const BUYERS: i64 = 8;
+const SELLER: i64 = 100;
+
+/// What was acknowledged before its client hung up.
+#[derive(Default)]
+struct Acknowledged {
+    products: BTreeSet<i64>,
+    orders: BTreeSet<i64>,
+    hung_up: usize,
+}
+
+async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
+    let requests = if long() { 20_000 } else { 2_000 };
+    let _turn = turn().await;
+    let deployment = Deployment::start(pair).await;
+    let books = deployment.books().await;
+    let shop = deployment.launch().set("HANDOVER_DATABASE__CONNECTIONS", "4").start().unwrap();
+    let api = Api::of(&shop);
+    api.sign_in((1..=BUYERS).chain([SELLER]));
+    let before = orders_take(&api, 20).await;
+    let begun = Instant::now();
+    let acknowledged = hang_up(&api, requests).await;
+    let took = begun.elapsed();
+    // Four connections are still there for whoever waits for his answer.
+    let after = orders_take(&api, 20).await;
+    tokio::time::sleep(AT_WORK).await;
+    nobody_is_left_in_a_transaction(&books, pair).await;
+    let Acknowledged { products, orders, hung_up } = &acknowledged;
+    println!(
+        "{pair:?}: {requests} requests in {took:.1?}, {hung_up} hung up, {} products and {} orders acknowledged; an order \
+         took {before:.1?} before and {after:.1?} after",
+        products.len(),
+        orders.len(),
+    );
+    for (table, ids) in [("products", products), ("orders", orders)] {
+        let there = all(&books, table).await;
+        let gone: Vec<_> = ids.difference(&there).collect();
+        assert!(gone.is_empty(), "{table} were acknowledged and are gone: {gone:?}");
+    }
+    let (share, placed) = (requests / 10, all(&books, "orders").await.len());
+    assert!(*hung_up > share && *hung_up < requests - share, "{hung_up} of {requests} hung up");
+    assert!(placed > orders.len() + 40, "nobody hung up on an order that was placed: {placed}");
+    books.wait_until_settled(Duration::from_secs(if long() { 300 } else { 60 })).await;
+    assert_eq!(books.broken().await, Vec::<String>::new());
+    assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
+}
+
+async fn all(books: &Books, table: &str) -> BTreeSet<i64> {
+    let ids = books.rows(&format!("SELECT id FROM {table}")).await.unwrap();
+    ids.iter().map(|id| id.parse().unwrap()).collect()
+}
+
+/// So many orders, one after another: how long one takes. Each must be answered.
+async fn orders_take(api: &Api, orders: u32) -> Duration {
+    let mut took = Duration::ZERO;
+    for n in 0..orders {
+        let product = api.list_product(SELLER, &format!("Lamp {n}")).await.unwrap().id("productId");
+        let begun = Instant::now();
+        assert!(api.place_order(1, product).await.unwrap().done());
+        took += begun.elapsed();
+    }
+    took / orders
+}
+
+/// So many requests, of clients whose patience ends at random: about every third before its answer.
+async fn hang_up(api: &Api, requests: usize) -> Acknowledged {
+    let left = Arc::new(AtomicUsize::new(requests));
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let (api, left) = (api.clone(), Arc::clone(&left));
+        clients.spawn(async move {
+            let mut acknowledged = Acknowledged::default();
+            let mut on_sale = Vec::new();
+            let mut longest = Duration::from_millis(50);
+            let taken = || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            while taken().is_ok() {
+                let buyer = 1 + client as i64 % BUYERS;
+                let patience = longest.mul_f64((rand_like() % 1_000) as f64 / 1_000.0);
+                let product = on_sale.pop();
+                let request = async {
+                    match product {
+                        Some(product) => api.place_order(buyer, product).await,
+                        None => api.list_product(SELLER, "Lamp").await,
+                    }
+                };
+                let answered = tokio::time::timeout(patience, request).await;
+                // However fast the machine is: whoever hung up is more patient the next time.
+                longest = longest.mul_f64(if answered.is_ok() { 0.95 } else { 1.1 });
+                match (answered, product) {
+                    (Err(_), _) => acknowledged.hung_up += 1,
+                    (Ok(Ok(answer)), Some(_)) if answer.done() => {
+                        acknowledged.orders.insert(answer.id("orderId"));
+                    }
+                    (Ok(Ok(answer)), None) if answer.done() => {
+                        let listed = answer.id("productId");
+                        acknowledged.products.insert(listed);
+                        on_sale.push(listed);
+                    }
+                    (Ok(other), _) => panic!("a client that waited was not served: {other:?}"),
+                }
+            }
+            acknowledged
+        });
+    }
+    let mut all = Acknowledged::default();
+    while let Some(one) = clients.join_next().await {
+        let one = one.unwrap();
+        all.products.extend(one.products);
+        all.orders.extend(one.orders);
+        all.hung_up += one.hung_up;
+    }
+    all
+}

@@ -1,0 +1,169 @@
+//! A process that is stopped for longer than its leases and then goes on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use handover_tests::books::Books;
+use handover_tests::client::Api;
+use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::market::{Ledger, Load, balance};
+use handover_tests::process::{Launch, eventually};
+use handover_tests::servers::proxy::{Proxy, Traffic};
+use handover_tests::servers::watched::{go_on, stop};
+
+use crate::{on_every_pair, share_of, turn};
+
+on_every_pair!(
+    a_relay_that_was_stopped_settles_nothing_it_no_longer_owns,
+    a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing,
+);
+
+const WITHIN: Duration = Duration::from_secs(30);
+/// The lease of 5 s, a third of one between two looks, and slack.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(10);
+const LOST: &str = "partitions were lost to another relay";
+
+/// The relay that owns every partition.
+async fn owner(books: &Books) -> String {
+    eventually(WITHIN, async || {
+        let owners = books
+            .table("SELECT owner, count(*) FROM outbox_partitions WHERE owner IS NOT NULL GROUP BY owner");
+        match owners.await?.as_slice() {
+            [only] if only[1].as_deref() == Some("64") => Ok(only[0].clone().unwrap()),
+            other => Err(format!("the owners are {other:?}").into()),
+        }
+    })
+    .await
+}
+
+/// Everything that a settlement would change.
+async fn rows(books: &Books) -> Vec<Vec<Option<String>>> {
+    let sql = "SELECT event_id, status, retry_count, next_retry_time, sent_time, update_time, last_error
+         FROM outbox_events ORDER BY id";
+    books.table(sql).await.unwrap()
+}
+
+/// Stopped between a confirm and its settlement, which must be refused when it goes on. Its successor cannot publish
+/// meanwhile, so that nothing else than the fence keeps the rows from being settled.
+async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) {
+    let _turn = turn().await;
+    let deployment = Deployment::start(pair).await;
+    let books = deployment.books().await;
+    let port = deployment.vhost().server().port();
+    let (line, other_line) = (Proxy::start(port).await.unwrap(), Proxy::start(port).await.unwrap());
+    let relay = |line: &Proxy| {
+        let launch = deployment.launch_by(None, Some(line.port())).roles("relay");
+        launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "60s")
+    };
+    let shop = deployment.launch().roles("api,consumers,jobs").start().unwrap();
+    let api = Api::of(&shop);
+    let launch = relay(&line);
+    let stopped = launch.start().unwrap();
+    let first = owner(&books).await;
+    let products = list_products(&api, 20).await;
+    place_orders(&api, &products[..1]).await;
+    books.wait_until_settled(WITHIN).await;
+
+    // Confirmed by the server, applied by the consumers, and not yet known to the relay.
+    line.set(Traffic { from_server_waits: true, ..Traffic::default() });
+    place_orders(&api, &products[1..]).await;
+    let in_flight =
+        "SELECT e.event_id FROM outbox_events e JOIN event_consume_log l ON l.event_id = e.event_id
+         WHERE e.status = 'NEW' AND l.consumer = 'inventory' AND l.status = 'SUCCESS'";
+    let in_flight = eventually(WITHIN, async || match books.rows(in_flight).await? {
+        none if none.is_empty() => Err("no event was published".into()),
+        events => Ok(events),
+    })
+    .await;
+    stop(stopped.id()).unwrap();
+    line.set(Traffic { to_server_vanishes: true, ..Traffic::default() });
+
+    other_line.set(Traffic { refuse: true, ..Traffic::default() });
+    let successor = relay(&other_line).start().unwrap();
+    let begun = Instant::now();
+    eventually(TAKEN_OVER_WITHIN, async || match owner(&books).await {
+        same if same == first => Err("the stopped relay still owns them".into()),
+        _ => Ok(()),
+    })
+    .await;
+    let taken_over = begun.elapsed();
+    // It has tried, and will not write that again.
+    let untried = "SELECT count(*) FROM outbox_events WHERE status = 'NEW'";
+    eventually(WITHIN, async || match books.count(untried).await? {
+        0 => Ok(()),
+        some => Err(format!("{some} events were not tried").into()),
+    })
+    .await;
+    let before = rows(&books).await;
+
+    go_on(stopped.id()).unwrap();
+    eventually(WITHIN, async || match launch.log().contains(LOST) || rows(&books).await != before {
+        true => Ok(()),
+        false => Err("it has not settled what was confirmed".into()),
+    })
+    .await;
+    assert_eq!(rows(&books).await, before, "the relay settled what it no longer owned");
+    for event in &in_flight {
+        assert!(!sent_by(&launch, event), "{event} was settled by the relay that was stopped");
+    }
+    println!("{pair:?}: {} events in flight, partitions taken over after {taken_over:?}", in_flight.len());
+
+    line.set(Traffic::default());
+    line.cut();
+    other_line.set(Traffic::default());
+    books.wait_until_settled(WITHIN).await;
+    assert_eq!(books.broken().await, Vec::<String>::new());
+    let doubled = shop.launch().log().matches("事件已处理").count();
+    assert!(doubled >= in_flight.len(), "{doubled} deliveries came twice, not all {}", in_flight.len());
+    drop(successor);
+}
+
+async fn list_products(api: &Api, products: usize) -> Vec<i64> {
+    let listed = (0..products).map(|_| async { api.list_product(1, "Lamp").await.unwrap().id("productId") });
+    join_all(listed).await
+}
+
+/// All at once.
+async fn place_orders(api: &Api, products: &[i64]) {
+    let placed = products.iter().map(|product| async { api.place_order(2, *product).await.unwrap().done() });
+    assert!(join_all(placed).await.into_iter().all(|done| done));
+}
+
+/// Whether a process said that it sent this event.
+fn sent_by(launch: &Launch, event: &str) -> bool {
+    let log = launch.log();
+    log.lines().any(|line| line.contains("Event sent successfully") && line.contains(event))
+}
+
+/// At a random moment, whatever it is at: requests, windows, effects, all within their transactions.
+async fn a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing(pair: Pair) {
+    const LONGER_THAN_ITS_LEASE: Duration = Duration::from_millis(6_500);
+    let _turn = turn().await;
+    let deployment = Deployment::start(pair).await;
+    let books = deployment.books().await;
+    let launch = || {
+        let launch = deployment.launch().set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1");
+        launch
+            .set("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "2s")
+            .set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "1s")
+    };
+    let processes = [launch().start().unwrap(), launch().start().unwrap()];
+    let api = Api::of(&processes[0]);
+    let apis = [api.clone(), api.beside(&processes[1])];
+    let ledger = Arc::new(Ledger::default());
+    let load = Load::across(&apis, &ledger, 6, Duration::from_millis(20));
+    for round in 0..share_of(10) {
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let process = &processes[round % 2];
+        stop(process.id()).unwrap();
+        tokio::time::sleep(LONGER_THAN_ITS_LEASE).await;
+        go_on(process.id()).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    load.stop().await;
+    books.wait_until_quiet(Duration::from_secs(90)).await;
+    println!("{pair:?}, stopped and continued {} times: {}", share_of(10), ledger.summary());
+    balance(&books, &ledger).await;
+    assert!(ledger.orders().len() > 20 * share_of(10), "{}", ledger.summary());
+}

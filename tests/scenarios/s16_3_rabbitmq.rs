@@ -1,0 +1,150 @@
+//! 000 §16.3.3 on RabbitMQ itself: a message that no queue takes, and a broker that is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_application::topology::EXCHANGE;
+use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::process::eventually;
+use handover_tests::server_rigs;
+use handover_tests::servers::rabbitmq::{Encryption, RabbitServer};
+use serde_json::json;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+use crate::shop::{SOON, Shop};
+
+/// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second later. Killed before that, it starts the
+/// queue from scratch and without a leader.
+const NEW_QUEUES_ARE_KEPT: Duration = Duration::from_secs(2);
+
+/// A server that may be killed, by one test at a time.
+async fn fragile() -> (MutexGuard<'static, ()>, Arc<RabbitServer>) {
+    static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let server = SERVER.get_or_try_init(|| RabbitServer::start(Encryption::None)).await.unwrap();
+    (turn, Arc::clone(server))
+}
+
+/// A shop on that server, with its topology safe on disk.
+async fn shop_on(server: &Arc<RabbitServer>, pair: Pair, settings: &[(&str, &str)]) -> Shop {
+    let kind = pair.database_server().unwrap();
+    let database = server_rigs::shared(kind).await.database(None).await.unwrap();
+    let vhost = Arc::new(server.vhost().await.unwrap());
+    let shop = Shop::open_on(Deployment::on(pair, Some(database), Some(vhost)), settings, None).await;
+    shop.paid_order().await;
+    shop.settled().await;
+    tokio::time::sleep(NEW_QUEUES_ARE_KEPT).await;
+    shop
+}
+
+/// The ORDER_PAID of an order that was paid when no queue took it, once it was tried.
+async fn paid_without_bindings(shop: &Shop) -> String {
+    let order = shop.order().await;
+    for queue in ["order.fulfillment.queue", "webhook.dispatch.queue"] {
+        shop.deployment().vhost().unbind(EXCHANGE, queue, "order.paid").await.unwrap();
+    }
+    shop.pay(order).await;
+    let event = shop.event_ids(order, "ORDER_PAID").await.remove(0);
+    let tried = format!(
+        "SELECT count(*) FROM outbox_events WHERE event_id = '{event}' AND (status = 'SENT' OR retry_count > 0)"
+    );
+    shop.expect_count(1, &tried).await;
+    event
+}
+
+/// §8 and §16.3.3: what RabbitMQ returns as unroutable is not SENT; it is sent once somebody takes it again.
+async fn s16_3_3_a_message_that_no_queue_takes_is_retried_until_its_bindings_are_back(pair: Pair) {
+    let retry = r#"{policy = "schedule", delays = ["1s", "20s", "20s"]}"#;
+    let shop =
+        Shop::open(pair, &[("HANDOVER_OUTBOX__RETRY", retry), ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")])
+            .await;
+    let mut paid = 0;
+    let event = loop {
+        paid += 1;
+        assert!(paid < 5, "the bindings are always back before anything is published");
+        let event = paid_without_bindings(&shop).await;
+        // What is missing is declared again every 15 s, which may have been just now.
+        let charged = format!("SELECT retry_count FROM outbox_events WHERE event_id = '{event}'");
+        if shop.books.number(&charged).await > 0 {
+            break event;
+        }
+    };
+    let sent = format!(
+        "SELECT count(*) FROM outbox_events WHERE event_id = '{event}' AND status = 'SENT'
+         AND last_error LIKE '消息发送失败%'"
+    );
+    eventually(2 * SOON, async || match shop.books.count(&sent).await? {
+        1 => Ok(()),
+        _ => Err(format!("{event} is not sent").into()),
+    })
+    .await;
+    shop.settled().await;
+    assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, paid);
+    shop.sound_but_for(&[]).await;
+}
+
+/// §10.2 and §16.3.3 with an outage: orders are taken, no event is charged for it, and all are sent afterwards.
+async fn s16_3_3_while_rabbitmq_is_down_orders_are_taken_and_sent_when_it_is_back(pair: Pair) {
+    let (_turn, server) = fragile().await;
+    let shop = shop_on(&server, pair, &[]).await;
+    server.kill().unwrap();
+    let mut orders = Vec::new();
+    for _ in 0..5 {
+        let order = shop.paid_order().await;
+        shop.complete(order).await;
+        orders.push(order);
+    }
+    // Five of each; what goes on without the broker goes on.
+    let waiting = "SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'RETRY')";
+    shop.expect_count(5 * 6, waiting).await;
+    shop.expect_logged(&["the broker is away"]).await;
+    assert_eq!(shop.api.status_of("/readyz").await.unwrap(), 200, "orders can be taken");
+    server.restart().await.unwrap();
+    shop.settled().await;
+    assert_eq!(shop.books.number("SELECT max(retry_count) FROM outbox_events").await, 0, "nobody's attempt");
+    assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events WHERE status <> 'SENT'").await, 0);
+    for order in orders {
+        let notified = format!("SELECT count(*) FROM notifications WHERE order_id = {order}");
+        assert_eq!(shop.books.number(&notified).await, 4);
+    }
+    shop.sound_but_for(&[]).await;
+}
+
+/// §7.2 and §16.3.3 to the letter, for whoever wants that: an outage counts, and ends FAILED.
+async fn s16_3_3_an_outage_that_counts_ends_failed_and_an_operator_sends_again(pair: Pair) {
+    let (_turn, server) = fragile().await;
+    let retry = r#"{policy = "schedule", delays = ["100ms", "200ms", "300ms"]}"#;
+    let settings = [
+        ("HANDOVER_OUTBOX__OUTAGE", "count"),
+        ("HANDOVER_OUTBOX__RETRY", retry),
+        ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
+    ];
+    let shop = shop_on(&server, pair, &settings).await;
+    server.kill().unwrap();
+    let order = shop.order().await;
+    let failed = format!(
+        "SELECT count(*) FROM outbox_events WHERE aggregate_id = {order} AND status = 'FAILED' AND retry_count = 4
+         AND last_error LIKE '消息发送失败%'"
+    );
+    eventually(2 * SOON, async || match shop.books.count(&failed).await? {
+        2 => Ok(()),
+        other => Err(format!("{other} are FAILED").into()),
+    })
+    .await;
+    let event = &shop.event_ids(order, "ORDER_CREATED").await[0];
+    shop.expect_logged(&["[OutboxRelay] [ALERT] Event marked as FAILED", event]).await;
+    assert_eq!(shop.order_field(order, "status").await, "pending", "the order itself stands");
+    server.restart().await.unwrap();
+    let redrive = json!({"filter": {"status": "FAILED"}, "reason": "RabbitMQ is back"});
+    let answer = shop.operate("outbox/redrive", redrive).await.value();
+    assert_eq!(answer["redriven"], 2, "{answer}");
+    shop.settled().await;
+    shop.sound_but_for(&[]).await;
+}
+
+crate::on_rabbitmq!(
+    s16_3_3_a_message_that_no_queue_takes_is_retried_until_its_bindings_are_back,
+    s16_3_3_while_rabbitmq_is_down_orders_are_taken_and_sent_when_it_is_back,
+    s16_3_3_an_outage_that_counts_ends_failed_and_an_operator_sends_again,
+);

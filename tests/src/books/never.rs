@@ -1,0 +1,163 @@
+//! What must be true of no row, in SQL that every engine understands.
+
+/// Which consumers take which events (spec §3). A timeout is settled when it is due, so it is left out.
+const TAKES: [(&str, &[&str]); 5] = [
+    ("inventory", &["ORDER_CREATED", "ORDER_CANCELLED", "ORDER_REFUNDED"]),
+    ("fulfillment", &["ORDER_PAID"]),
+    ("status-sync", &["ORDER_STATUS_CHANGED"]),
+    ("buyer-credit", &["ORDER_CANCELLED", "ORDER_STATUS_CHANGED"]),
+    (
+        "webhooks",
+        &[
+            "ORDER_CREATED",
+            "ORDER_PAID",
+            "ORDER_STATUS_CHANGED",
+            "ORDER_CANCELLED",
+            "ORDER_REFUNDED",
+            "PAYMENT_SUCCEEDED",
+            "PAYMENT_FAILED",
+            "REFUND_SUCCEEDED",
+            "REFUND_FAILED",
+            "INVOICE_GENERATED",
+        ],
+    ),
+];
+
+/// Consumer and event of whatever a subscribed consumer takes, where its consume log does not say so much.
+pub(super) fn takers_without(settled: &str) -> String {
+    let takes: Vec<String> = TAKES
+        .iter()
+        .flat_map(|(consumer, types)| types.iter().map(move |event_type| (consumer, event_type)))
+        .map(|(consumer, event_type)| {
+            format!("SELECT '{consumer}' AS consumer, '{event_type}' AS event_type")
+        })
+        .collect();
+    format!(
+        "SELECT s.consumer || ' ' || e.event_id FROM outbox_events e
+         JOIN ({}) t ON t.event_type = e.event_type
+         JOIN consumer_subscriptions s ON s.consumer = t.consumer AND e.create_time >= s.since
+         LEFT JOIN event_consume_log l ON l.consumer = s.consumer AND l.event_id = e.event_id AND l.status IN ({settled})
+         WHERE l.id IS NULL",
+        takes.join(" UNION ALL ")
+    )
+}
+
+/// Sentences that must be true of no row, and the rows that would break them.
+pub(super) fn sentences() -> Vec<(&'static str, String)> {
+    let mut sentences: Vec<_> = NEVER.iter().map(|(sentence, sql)| (*sentence, (*sql).to_owned())).collect();
+    sentences.push(("a subscribed consumer has not settled an event it takes", takers_without("'SUCCESS'")));
+    sentences
+}
+
+const NEVER: [(&str, &str); 18] = [
+    (
+        "a product has more than one live order",
+        "SELECT product_id FROM orders WHERE status NOT IN ('cancelled', 'refunded')
+         GROUP BY product_id HAVING count(*) > 1",
+    ),
+    (
+        "a product is sold without a live order",
+        "SELECT p.id FROM products p LEFT JOIN orders o
+         ON o.product_id = p.id AND o.status NOT IN ('cancelled', 'refunded')
+         WHERE p.status = 'sold' AND o.id IS NULL",
+    ),
+    (
+        "a product with a live order is not sold",
+        "SELECT p.id FROM products p JOIN orders o ON o.product_id = p.id
+         WHERE o.status NOT IN ('cancelled', 'refunded') AND p.status <> 'sold'",
+    ),
+    (
+        "an order has no ORDER_CREATED, or more than one",
+        "SELECT o.id FROM orders o WHERE 1 <> (SELECT count(*) FROM outbox_events e
+            WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_CREATED')",
+    ),
+    (
+        "an order has no ORDER_TIMEOUT, or more than one",
+        "SELECT o.id FROM orders o WHERE 1 <> (SELECT count(*) FROM outbox_events e
+            WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_TIMEOUT')",
+    ),
+    (
+        "an order was paid without exactly one ORDER_PAID, or has one unpaid",
+        "SELECT o.id FROM orders o WHERE CASE WHEN o.pay_time IS NOT NULL THEN 1 ELSE 0 END <> (
+            SELECT count(*) FROM outbox_events e
+            WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_PAID')",
+    ),
+    (
+        "an order was cancelled without exactly one ORDER_CANCELLED, or has one uncancelled",
+        "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'cancelled' THEN 1 ELSE 0 END <> (
+            SELECT count(*) FROM outbox_events e
+            WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_CANCELLED')",
+    ),
+    (
+        "an order's shipping and completion are not announced once each",
+        "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'shipped' THEN 1 WHEN 'completed' THEN 2 ELSE 0 END <> (
+            SELECT count(*) FROM outbox_events e WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id
+            AND e.event_type = 'ORDER_STATUS_CHANGED')",
+    ),
+    (
+        "an event about the listing took effect not exactly once",
+        "SELECT e.event_id FROM outbox_events e LEFT JOIN listing_changes c ON c.event_id = e.event_id
+         WHERE e.event_type IN ('ORDER_CREATED', 'ORDER_CANCELLED') GROUP BY e.event_id HAVING count(c.id) <> 1",
+    ),
+    (
+        "an ORDER_PAID opened not exactly one shipment",
+        "SELECT e.event_id FROM outbox_events e LEFT JOIN shipments s ON s.event_id = e.event_id
+         WHERE e.event_type = 'ORDER_PAID' GROUP BY e.event_id HAVING count(s.id) <> 1",
+    ),
+    (
+        "a changed status was not told to buyer and seller once each",
+        "SELECT e.event_id FROM outbox_events e
+         CROSS JOIN (SELECT 'buyer' AS side UNION ALL SELECT 'seller') s
+         LEFT JOIN orders o ON o.id = e.aggregate_id
+         LEFT JOIN notifications n ON n.event_id = e.event_id AND n.side = s.side AND n.order_id = o.id
+            AND n.user_id = CASE s.side WHEN 'buyer' THEN o.buyer_id ELSE o.seller_id END
+         WHERE e.event_type = 'ORDER_STATUS_CHANGED' GROUP BY e.event_id, s.side HAVING count(n.id) <> 1",
+    ),
+    (
+        "an order that counts for its buyer was counted not exactly once",
+        "SELECT o.id FROM orders o
+         WHERE (SELECT count(*) FROM buyer_credit_changes c
+            WHERE c.tenant_id = o.tenant_id AND c.order_id = o.id AND c.buyer_id = o.buyer_id
+            AND c.step = CASE WHEN o.status = 'completed' THEN 'COMPLETED'
+                WHEN o.cancel_reason = 'buyer' THEN 'CANCELLED_BY_BUYER' ELSE 'CANCELLED_BY_TIMEOUT' END)
+         <> CASE WHEN o.status = 'completed' OR o.cancel_reason IN ('buyer', 'timeout') THEN 1 ELSE 0 END",
+    ),
+    (
+        "an order was counted as what it is not",
+        "SELECT c.event_id FROM buyer_credit_changes c JOIN orders o ON o.id = c.order_id WHERE c.step <>
+            CASE WHEN o.status = 'completed' THEN 'COMPLETED' WHEN o.cancel_reason = 'buyer'
+            THEN 'CANCELLED_BY_BUYER' WHEN o.cancel_reason = 'timeout' THEN 'CANCELLED_BY_TIMEOUT' ELSE '' END",
+    ),
+    (
+        "a buyer's credit is not the sum of its changes",
+        "SELECT c.buyer_id FROM (
+            SELECT tenant_id, buyer_id, done, own, late, 100 + done - 2 * own - 5 * late AS score FROM (
+                SELECT tenant_id, buyer_id, sum(CASE step WHEN 'COMPLETED' THEN 1 ELSE 0 END) AS done,
+                sum(CASE step WHEN 'CANCELLED_BY_BUYER' THEN 1 ELSE 0 END) AS own,
+                sum(CASE step WHEN 'CANCELLED_BY_TIMEOUT' THEN 1 ELSE 0 END) AS late
+                FROM buyer_credit_changes GROUP BY tenant_id, buyer_id) counted) c
+         LEFT JOIN buyer_credit b ON b.tenant_id = c.tenant_id AND b.buyer_id = c.buyer_id
+         WHERE b.buyer_id IS NULL OR b.completed <> c.done OR b.cancelled_by_buyer <> c.own
+            OR b.cancelled_by_timeout <> c.late
+            OR b.score <> CASE WHEN c.score < 0 THEN 0 WHEN c.score > 120 THEN 120 ELSE c.score END",
+    ),
+    (
+        "an effect comes from no event",
+        "SELECT event_id FROM (SELECT event_id FROM listing_changes UNION ALL SELECT event_id FROM shipments
+            UNION ALL SELECT event_id FROM notifications UNION ALL SELECT event_id FROM buyer_credit_changes) effects
+         WHERE event_id NOT IN (SELECT event_id FROM outbox_events)",
+    ),
+    (
+        "the notifications of an order are out of order",
+        "SELECT later.event_id FROM notifications later JOIN notifications earlier
+         ON earlier.tenant_id = later.tenant_id AND earlier.order_id = later.order_id AND earlier.side = later.side
+         AND earlier.id < later.id WHERE earlier.aggregate_seq >= later.aggregate_seq",
+    ),
+    (
+        "the effects of an order are out of order",
+        "SELECT later.event_id FROM listing_changes later JOIN listing_changes earlier
+         ON earlier.tenant_id = later.tenant_id AND earlier.order_id = later.order_id AND earlier.id < later.id
+         WHERE earlier.aggregate_seq >= later.aggregate_seq",
+    ),
+    ("a dead letter nobody can explain", "SELECT message_key || ': ' || reason FROM dead_letters"),
+];

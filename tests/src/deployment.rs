@@ -1,0 +1,169 @@
+//! The program on the database and the broker of a pair: a database and a vhost of a test's own, on servers that all
+//! tests of a binary share, or on servers of its own that it may kill.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use crate::books::Books;
+use crate::process::{Fault, Launch};
+use crate::servers::Durability;
+use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
+use crate::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
+use crate::{rabbit_rigs, server_rigs};
+
+const JWT_SECRET: &str = "tokens of this deployment are signed with this";
+const GATEWAY_SECRET: &str = "whsec_dGhlIGdhdGV3YXkgc2lnbnMgY2FsbGJhY2tzIHdpdGggdGhpcw==";
+
+/// Which database and which broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pair {
+    /// Everything in one file.
+    SqliteAlone,
+    /// MariaDB, and queues in its tables.
+    MariaDbAlone,
+    /// PostgreSQL, and queues in its tables.
+    PostgresAlone,
+    /// MariaDB and RabbitMQ.
+    MariaDbRabbitMq,
+    /// PostgreSQL and RabbitMQ.
+    PostgresRabbitMq,
+}
+
+impl Pair {
+    /// The database server, if there is one.
+    pub const fn database_server(self) -> Option<ServerKind> {
+        match self {
+            Pair::SqliteAlone => None,
+            Pair::MariaDbAlone | Pair::MariaDbRabbitMq => Some(ServerKind::MariaDb),
+            Pair::PostgresAlone | Pair::PostgresRabbitMq => Some(ServerKind::Postgres),
+        }
+    }
+
+    /// Whether messages go by RabbitMQ.
+    pub const fn is_on_rabbitmq(self) -> bool {
+        match self {
+            Pair::SqliteAlone | Pair::MariaDbAlone | Pair::PostgresAlone => false,
+            Pair::MariaDbRabbitMq | Pair::PostgresRabbitMq => true,
+        }
+    }
+}
+
+/// A migrated database and a vhost for any number of processes; on SQLite for one at a time.
+#[derive(Debug)]
+pub struct Deployment {
+    pair: Pair,
+    folder: TempDir,
+    database: Option<TestDatabase>,
+    vhost: Option<Arc<TestVhost>>,
+    launches: AtomicU32,
+}
+
+impl Deployment {
+    /// On the servers that all tests of this binary share.
+    pub async fn start(pair: Pair) -> Deployment {
+        let database = match pair.database_server() {
+            Some(kind) => Some(server_rigs::shared(kind).await.database(None).await.unwrap()),
+            None => None,
+        };
+        let vhost = match pair.is_on_rabbitmq() {
+            true => Some(Arc::new(rabbit_rigs::shared().await.vhost().await.unwrap())),
+            false => None,
+        };
+        Deployment::on(pair, database, vhost)
+    }
+
+    /// On servers of its own, which keep what they said was done: to be killed, stopped and continued.
+    pub async fn with_own_servers(pair: Pair) -> Deployment {
+        let database = async {
+            Ok::<_, Fault>(match pair.database_server() {
+                Some(kind) => {
+                    Some(DatabaseServer::start(kind, Durability::Full).await?.database(None).await?)
+                }
+                None => None,
+            })
+        };
+        let vhost = async {
+            Ok(match pair.is_on_rabbitmq() {
+                true => Some(Arc::new(RabbitServer::start(Encryption::None).await?.vhost().await?)),
+                false => None,
+            })
+        };
+        let (database, vhost) = tokio::try_join!(database, vhost).unwrap();
+        Deployment::on(pair, database, vhost)
+    }
+
+    /// On what is there already: an empty database and an empty vhost.
+    pub fn on(pair: Pair, database: Option<TestDatabase>, vhost: Option<Arc<TestVhost>>) -> Deployment {
+        let folder = tempfile::tempdir().unwrap();
+        let deployment = Deployment { pair, folder, database, vhost, launches: AtomicU32::new(0) };
+        let (code, _, stderr) = deployment.launch().run(&["migrate"]).unwrap();
+        assert_eq!(code, Some(0), "{pair:?}: {stderr}");
+        deployment
+    }
+
+    /// One more process: in a folder of its own, with its own log. On SQLite all of them are the same.
+    pub fn launch(&self) -> Launch {
+        let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        let folder = match self.database {
+            Some(_) => self.folder.path().join(format!("process-{number}")),
+            None => self.folder.path().to_owned(),
+        };
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut launch = Launch::in_folder(&folder)
+            .set("HANDOVER_AUTH__JWT_SECRET", JWT_SECRET)
+            .set("HANDOVER_GATEWAY__SECRET", GATEWAY_SECRET);
+        if let Some(database) = &self.database {
+            launch = launch.set("HANDOVER_DATABASE__URL", &database.url());
+        }
+        let broker = self.vhost.as_ref().map_or_else(|| "database:".to_owned(), |vhost| vhost.url());
+        launch.set("HANDOVER_BROKER__URL", &broker)
+    }
+
+    /// One more process whose connections to the database server or to RabbitMQ go by these ports, of proxies.
+    pub fn launch_by(&self, database_port: Option<u16>, broker_port: Option<u16>) -> Launch {
+        let mut launch = self.launch();
+        if let (Some(port), Some(database)) = (database_port, &self.database) {
+            launch = launch.set("HANDOVER_DATABASE__URL", &database.server().url(database.name(), port));
+        }
+        if let (Some(port), Some(vhost)) = (broker_port, &self.vhost) {
+            launch = launch.set("HANDOVER_BROKER__URL", &vhost.url_by(port));
+        }
+        launch
+    }
+
+    /// Its database behind everybody's back, and the queues beside it.
+    pub async fn books(&self) -> Books {
+        let books = match &self.database {
+            Some(database) => Books::on(&database.url()),
+            None => Books::open(&self.file()).await,
+        };
+        match &self.vhost {
+            Some(vhost) => books.beside(Arc::clone(vhost)),
+            None => books,
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("handover.db")
+    }
+
+    /// Which pair it is.
+    pub fn pair(&self) -> Pair {
+        self.pair
+    }
+
+    /// Its database on a server.
+    #[track_caller]
+    pub fn database(&self) -> &TestDatabase {
+        self.database.as_ref().expect("a database server")
+    }
+
+    /// Its vhost.
+    #[track_caller]
+    pub fn vhost(&self) -> &Arc<TestVhost> {
+        self.vhost.as_ref().expect("RabbitMQ")
+    }
+}

@@ -1,0 +1,10 @@
+//! A market under load: clients that sell and buy, the ledger of what was acknowledged to them, and the end check that
+//! holds the database to it.
+
+mod balance;
+mod ledger;
+mod load;
+
+pub use balance::balance;
+pub use ledger::{Ledger, Step};
+pub use load::Load;
