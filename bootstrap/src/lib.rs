@@ -3,6 +3,7 @@
 //! Nothing here decides anything about orders or events. What it knows alone: which adapter stands behind which port,
 //! and in which order things start and end.
 
+mod bench;
 mod beside;
 pub mod cli;
 pub mod commands;
@@ -13,6 +14,7 @@ mod edge;
 mod failure;
 mod lock;
 mod output;
+mod progress;
 mod secrets;
 mod service;
 mod signals;

@@ -58,6 +58,12 @@ impl RabbitBroker {
         RabbitBroker { shared, publisher, _watch: Arc::new(watch) }
     }
 
+    /// Which RabbitMQ it is: `3.10`.
+    pub async fn version(&self) -> Result<String, BrokerError> {
+        let link = self.shared.consuming.link().await.map_err(Fault::refused_or_away)?;
+        Ok(link.version().await.map_err(Fault::refused_or_away)?.to_string())
+    }
+
     /// How full these queues are, for a process that declares nothing. A queue that does not exist is left out.
     pub async fn depths(&self, topology: &Topology) -> Result<Vec<QueueDepth>, BrokerError> {
         let link = self.shared.consuming.link().await.map_err(Fault::refused_or_away)?;

@@ -19,7 +19,8 @@ pub enum QueueType {
 }
 
 impl QueueType {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Its name, as RabbitMQ and the configuration have it.
+    pub fn as_str(self) -> &'static str {
         match self {
             QueueType::Quorum => "quorum",
             QueueType::Classic => "classic",

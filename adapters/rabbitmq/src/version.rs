@@ -1,5 +1,7 @@
 //! Which RabbitMQ it is. lapin keeps what the server says of itself to itself, so this asks once more.
 
+use std::fmt;
+
 use futures_util::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fault::Fault;
@@ -29,6 +31,12 @@ impl Version {
     fn parse(text: &str) -> Option<Version> {
         let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
         Some(Version { major: numbers.next()?.ok()?, minor: numbers.next()?.ok()? })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
     }
 }
 

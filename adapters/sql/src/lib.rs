@@ -21,6 +21,7 @@ mod row;
 mod session;
 mod statements;
 mod store;
+mod timing;
 mod value;
 
 pub use broker::DatabaseBroker;
@@ -31,4 +32,5 @@ pub use facts::ServerFacts;
 pub use row::Row;
 pub use statements::Statements;
 pub use store::SqlStore;
+pub use timing::TARGET as STATEMENTS;
 pub use value::Value;

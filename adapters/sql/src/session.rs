@@ -14,6 +14,7 @@ use crate::dialect::{Dialect, chunk, tuples};
 use crate::fault::of_commit;
 use crate::row::Row;
 use crate::store::Shared;
+use crate::timing::Timed;
 use crate::value::Value;
 
 /// Whether what was asked of the session has been done so far.
@@ -54,14 +55,18 @@ impl Session {
     /// Runs a statement; tells how many rows it changed.
     pub(crate) async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
         self.start()?;
+        let timed = Timed::start();
         let outcome = self.connection.execute(sql, values).await;
+        timed.end(sql);
         self.finish(outcome)
     }
 
     /// Runs a statement and reads what it returns.
     pub(crate) async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.start()?;
+        let timed = Timed::start();
         let outcome = self.connection.fetch(sql, values).await;
+        timed.end(sql);
         self.finish(outcome)
     }
 
@@ -132,7 +137,9 @@ impl Session {
     /// Commits what was begun.
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.start()?;
+        let timed = Timed::start();
         let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(of_commit);
+        timed.end(COMMIT);
         self.finish(outcome)?;
         if !self.appended.is_empty() {
             self.shared.bells.events(self.appended.drain(..).collect());

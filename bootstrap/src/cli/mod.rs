@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod demo;
 mod dlq;
 mod inspect;
@@ -19,6 +20,7 @@ use clap_complete::Shell;
 use crate::Failure;
 use crate::config::{Config, Sources};
 
+pub use bench::{BenchArgs, BenchMode};
 pub use demo::{Break, DemoArgs};
 pub use dlq::{DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs, LettersArgs};
 pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, Output, OutputArgs, PageArgs, QueuesArgs};
@@ -76,6 +78,9 @@ pub enum Command {
     /// Play a market day with everything that goes wrong on one, and prove that no promise was broken
     #[command(after_help = demo::HELP)]
     Demo(DemoArgs),
+    /// Measure how fast this database and this broker are with this service, and how fast they could be
+    #[command(after_help = bench::HELP)]
+    Bench(BenchArgs),
     /// Print a token that signs a user in, and nothing else
     #[command(
         after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."

@@ -14,7 +14,7 @@ use crate::cli::{
     AuditCommand, Cli, Command, Common, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
 };
 use crate::wiring::Database;
-use crate::{Exit, Failure, Secrets, demo, doctor, edge, telemetry};
+use crate::{Exit, Failure, Secrets, bench, demo, doctor, edge, telemetry};
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<Exit, Failure> {
@@ -28,6 +28,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             return Ok(report.exit());
         }
         Some(Command::Demo(arguments)) => return demo::run(&arguments).await,
+        Some(Command::Bench(arguments)) => return bench::run(&arguments).await,
         Some(Command::Token(arguments)) => token(&arguments)?,
         Some(Command::Outbox(command)) => outbox(&command).await?,
         Some(Command::Dlq(DlqCommand::List(arguments))) => inspect::dead_letters(&arguments).await?,
@@ -72,7 +73,7 @@ fn token(arguments: &TokenArgs) -> Result<(), Failure> {
 }
 
 /// For whoever reads along; never part of the answer.
-fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     eprintln!("{text}");
 }
 

@@ -12,6 +12,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod urls;
+mod written;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ pub use error::{ConfigError, Origin};
 pub use layers::Sources;
 use read::Reader;
 pub use urls::{BrokerChoice, DatabaseChoice};
+pub(crate) use written::Written;
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]

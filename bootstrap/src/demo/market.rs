@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::client::{Answer, Api, Report, Unanswered};
 use super::journal::{Journal, Step, Told};
 use super::plan::{Deal, Fate};
-use super::progress::Progress;
+use crate::progress::Progress;
 
 /// How many people act at a time.
 const AT_A_TIME: usize = 16;

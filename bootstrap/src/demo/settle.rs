@@ -9,7 +9,7 @@ use handover_domain::ConsumeStatus;
 use handover_system::SystemClock;
 use tokio::time::Instant;
 
-use super::progress::Progress;
+use crate::progress::Progress;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(100);

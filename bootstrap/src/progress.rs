@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How far the day is. Clones share it.
 #[derive(Clone)]
-pub(super) struct Progress(Arc<Mutex<State>>);
+pub(crate) struct Progress(Arc<Mutex<State>>);
 
 struct State {
     bar: Option<ProgressBar>,
@@ -27,7 +27,7 @@ struct State {
 
 impl Progress {
     /// Nothing has begun.
-    pub(super) fn new() -> Progress {
+    pub(crate) fn new() -> Progress {
         let bar = stderr().is_terminal().then(ProgressBar::new_spinner);
         if let Some(bar) = &bar {
             bar.enable_steady_tick(TICK);
@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// A phase of so many steps begins; 0: nobody knows how many.
-    pub(super) fn phase(&self, phase: &'static str, steps: usize) {
+    pub(crate) fn phase(&self, phase: &'static str, steps: usize) {
         let mut state = self.state();
         (state.phase, state.done, state.of) = (phase, 0, u64::try_from(steps).unwrap_or(u64::MAX));
         match &state.bar {
@@ -51,7 +51,7 @@ impl Progress {
     }
 
     /// The phase goes on under another name.
-    pub(super) fn rename(&self, phase: &'static str) {
+    pub(crate) fn rename(&self, phase: &'static str) {
         let mut state = self.state();
         state.phase = phase;
         match &state.bar {
@@ -61,17 +61,22 @@ impl Progress {
     }
 
     /// One step of the phase is done.
-    pub(super) fn step(&self) {
+    pub(crate) fn step(&self) {
+        self.steps(1);
+    }
+
+    /// So many steps of the phase are done.
+    pub(crate) fn steps(&self, count: u64) {
         let mut state = self.state();
-        state.done += 1;
+        state.done += count;
         match &state.bar {
-            Some(bar) => bar.inc(1),
+            Some(bar) => bar.inc(count),
             None => state.say_if_due(),
         }
     }
 
     /// The phase goes on; this is what it waits for.
-    pub(super) fn waiting(&self, what_for: &str) {
+    pub(crate) fn waiting(&self, what_for: &str) {
         let mut state = self.state();
         match &state.bar {
             Some(bar) => bar.set_message(format!("{}: {what_for}", state.phase)),
@@ -84,7 +89,7 @@ impl Progress {
     }
 
     /// Something that is worth a line of its own.
-    pub(super) fn tell(&self, line: &str) {
+    pub(crate) fn tell(&self, line: &str) {
         let mut state = self.state();
         match &state.bar {
             Some(bar) => bar.suspend(|| write_line(line)),
@@ -93,7 +98,7 @@ impl Progress {
     }
 
     /// Nothing is shown from here on.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
         }
