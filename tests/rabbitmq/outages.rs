@@ -7,6 +7,9 @@ use handover_tests::servers::proxy::{Proxy, Traffic};
 
 use super::*;
 
+/// `basic.consume` of [`QUEUE`] on the wire: class, method, a reserved number, the name.
+const CONSUME: &str = "\0\x3c\0\x14\0\0\x0cfaults.queue";
+
 /// How soon everything works again once the server is back.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 
@@ -216,6 +219,23 @@ async fn a_consumer_that_the_server_has_forgotten_is_ended_and_can_subscribe_ane
     });
     assert!(matches!(end.await.expect("it is noticed"), BrokerError::Closed { .. }));
     drain(&broker, QUEUE, &routed("after", 3).into_iter().map(|(id, _)| id).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_was_answered_too_late_keeps_no_message_from_the_next() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let mut impatient = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    impatient.answer_timeout = Duration::from_millis(500);
+    let broker = RabbitBroker::new(impatient);
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    proxy.hold_after(CONSUME);
+    unreachable(broker.subscribe(QUEUE, 100.try_into().unwrap()).await.map(drop));
+    proxy.set(Traffic::default());
+    publish_until_confirmed(&broker, &routed("after", 40)).await;
+    let wanted = routed("before", 1).into_iter().chain(routed("after", 40)).map(|(id, _)| id).collect();
+    drain(&broker, QUEUE, &wanted).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

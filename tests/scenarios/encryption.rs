@@ -6,9 +6,9 @@ use std::sync::Arc;
 use handover_tests::books::Books;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::Launch;
+use handover_tests::rabbit_rigs;
 use handover_tests::servers::Durability;
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
-use handover_tests::servers::rabbitmq::{Encryption, RabbitServer};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -33,7 +33,6 @@ impl Encrypted {
     async fn start(pair: Pair) -> Encrypted {
         static MARIADB: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
         static POSTGRES: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
-        static RABBITMQ: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
         let kind = pair.database_server().unwrap();
         let database = match kind {
             ServerKind::MariaDb => &MARIADB,
@@ -42,7 +41,7 @@ impl Encrypted {
         let start = || DatabaseServer::start_encrypted(kind, Durability::None);
         let database = database.get_or_try_init(start).await.unwrap();
         let (database_ca, database) = (database.authorities(), database.database(None).await.unwrap());
-        let rabbitmq = RABBITMQ.get_or_try_init(|| RabbitServer::start(Encryption::Offered)).await.unwrap();
+        let rabbitmq = rabbit_rigs::shared().await;
         let vhost = Arc::new(rabbitmq.vhost().await.unwrap());
         let folder = tempfile::tempdir().unwrap();
         let broker_ca = folder.path().join("broker-ca.pem");

@@ -17,7 +17,7 @@ static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
 
 /// The server that all tests of this binary share.
 pub async fn shared() -> &'static Arc<RabbitServer> {
-    SERVER.get_or_try_init(|| RabbitServer::start(Encryption::None)).await.expect("RabbitMQ starts")
+    SERVER.get_or_try_init(|| RabbitServer::start(Encryption::Offered)).await.expect("RabbitMQ starts")
 }
 
 /// The broker on RabbitMQ.

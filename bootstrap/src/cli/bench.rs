@@ -8,23 +8,23 @@ use super::{Common, OutputArgs};
 use crate::config::Sources;
 
 pub(super) const HELP: &str = "\
-Every figure stands beside a ceiling: the same work by the plainest code that can do it, on the same
-servers, by turns; the ratio is what order, leases, exactly-once and repair cost.
-  orders    the use case; ceiling: the same six statements in a bare transaction, a connection a client
-  drain     the relay; ceiling: claim a batch, publish it at once, mark it by one UPDATE; no order, no fence
-  consume   a consumer; ceiling: one INSERT into the log, one of the effects, commit, one ack for what is there
-  latency   relay, consumers and jobs; ceiling: insert, commit, publish, confirm, take, insert, commit
+Every figure stands beside a ceiling: the same work by the plainest code that can do it, on the
+same servers, by turns; the ratio is what order, leases, exactly-once and repair cost.
+  orders    the use case; ceiling: the same six statements in a bare transaction
+  drain     the relay; ceiling: claim a batch, publish it at once, mark it; no order, no fence
+  consume   a consumer; ceiling: insert into log and effects, commit, one ack for what is there
+  latency   relay, consumers, jobs; ceiling: commit, publish, confirm, take, commit, nothing else
   growth    drain with sent rows in the table; ceiling: drain with an empty one
 
-Without --database it makes a database in a temporary folder. A database on a server has to be without
-tables, queues on RabbitMQ have to be missing or empty; what bench makes there it drops at the end, also
-after Ctrl-C (not after kill -9: then drop the database and the vhost). Meanwhile only warnings are logged.
-The table tells the median of the rounds and how far they lie apart; a machine that does something else
-at the same time shows there. Then where the time goes, statement by statement.
+Without --database it makes a database in a temporary folder. A database on a server has to be
+without tables, queues on RabbitMQ have to be missing or empty; what bench makes there it drops at
+the end, also after Ctrl-C (not after kill -9: then drop the database and the vhost). Meanwhile
+only warnings are logged. The table tells the median of the rounds and how far they lie apart: a
+machine that does something else at the same time shows there.
 
 Examples:
-  handover bench                                       all of it on SQLite, about two minutes
-  handover bench drain consume --database postgres://shop@db/handover_bench --broker amqp://shop@mq/bench
+  handover bench                                   all of it on SQLite, about two minutes
+  handover bench drain consume --database postgres://shop@db/bench --broker amqp://shop@mq/bench
   handover bench orders --clients 8 --seconds 10 --rounds 5
   handover bench growth --rows 1000000,5000000
   handover bench --output json | jq '.figures[] | {mode, what, ratio}'";

@@ -323,7 +323,7 @@ fn a_broker_is_in_the_database_or_rabbitmq() {
         let url = ("HANDOVER_BROKER__URL", "amqps://shop:hush@mq/orders");
         match load(&[&[url], more].concat()).unwrap().broker {
             BrokerChoice::Rabbit(settings) => *settings,
-            other => panic!("{other:?}"),
+            other @ (BrokerChoice::Database | BrokerChoice::Memory) => panic!("{other:?}"),
         }
     };
     let settings = rabbit(&[("HANDOVER_RABBITMQ__QUEUE_TYPE", "classic")]);

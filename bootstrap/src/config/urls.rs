@@ -22,7 +22,7 @@ pub enum DatabaseChoice {
     /// An SQLite file, served by one process.
     File(PathBuf),
     /// A database on a server, shared by any number of processes.
-    Server(ServerOptions),
+    Server(Box<ServerOptions>),
 }
 
 impl DatabaseChoice {
@@ -63,14 +63,15 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
     let connections = connections(reader)?;
     let Some(path) = url.strip_prefix("sqlite://") else {
         let server = server(&item, &url)?.connections(connections);
-        return Ok(DatabaseChoice::Server(match authorities {
+        let server = match authorities {
             Some(file) => {
                 let path = file.text()?;
                 certificates(&file, &path)?;
                 server.trusting(Path::new(&path))
             }
             None => server,
-        }));
+        };
+        return Ok(DatabaseChoice::Server(Box::new(server)));
     };
     if let Some(authorities) = authorities {
         return Err(authorities.refused("a file is not reached through a network", "leave it out"));

@@ -41,15 +41,30 @@ struct State {
     age: u64,
 }
 
-/// A text whose sender is cut off right after it went to the server.
-type Trap = Arc<Mutex<Option<&'static str>>>;
+/// What happens when a text goes to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Catch {
+    /// Its sender is cut off right after it.
+    Cut,
+    /// From then on, what comes from the server waits.
+    Hold,
+}
+
+/// A text, and what happens when it is sent the next time.
+type Trap = Arc<Mutex<Option<(&'static str, Catch)>>>;
+
+/// What the connections share.
+#[derive(Debug, Clone)]
+struct Shared {
+    state: watch::Sender<State>,
+    trap: Trap,
+}
 
 /// A running proxy. Dropping it cuts everything.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    state: watch::Sender<State>,
-    trap: Trap,
+    shared: Shared,
     task: JoinHandle<()>,
 }
 
@@ -58,18 +73,17 @@ impl Proxy {
     pub async fn start(server: u16) -> Result<Proxy, Fault> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
-        let state = watch::Sender::new(State::default());
-        let (watching, trap) = (state.subscribe(), Trap::default());
-        let set = Arc::clone(&trap);
+        let shared = Shared { state: watch::Sender::new(State::default()), trap: Trap::default() };
+        let of_connections = shared.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let now = *watching.borrow();
+                let now = *of_connections.state.borrow();
                 if !now.traffic.refuse {
-                    tokio::spawn(serve(client, server, watching.clone(), now.age, Arc::clone(&set)));
+                    tokio::spawn(serve(client, server, of_connections.clone(), now.age));
                 }
             }
         });
-        Ok(Proxy { port, state, trap, task })
+        Ok(Proxy { port, shared, task })
     }
 
     /// Where it listens, on 127.0.0.1.
@@ -79,22 +93,27 @@ impl Proxy {
 
     /// From now on.
     pub fn set(&self, traffic: Traffic) {
-        self.state.send_modify(|state| state.traffic = traffic);
+        self.shared.state.send_modify(|state| state.traffic = traffic);
     }
 
     /// Cuts off whoever sends this text next: the server gets it, its answer is lost.
     pub fn cut_after(&self, text: &'static str) {
-        *self.trap.lock().unwrap() = Some(text);
+        *self.shared.trap.lock().unwrap() = Some((text, Catch::Cut));
+    }
+
+    /// Holds back what comes from the server ([`Traffic::from_server_waits`]) once somebody sends this text.
+    pub fn hold_after(&self, text: &'static str) {
+        *self.shared.trap.lock().unwrap() = Some((text, Catch::Hold));
     }
 
     /// Whether nobody has sent that text yet.
     pub fn is_waiting_to_cut(&self) -> bool {
-        self.trap.lock().unwrap().is_some()
+        self.shared.trap.lock().unwrap().is_some()
     }
 
     /// Cuts every connection there is.
     pub fn cut(&self) {
-        self.state.send_modify(|state| state.age += 1);
+        self.shared.state.send_modify(|state| state.age += 1);
     }
 }
 
@@ -105,14 +124,15 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(client: TcpStream, server: u16, mut state: watch::Receiver<State>, age: u64, trap: Trap) {
+async fn serve(client: TcpStream, server: u16, shared: Shared, age: u64) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
     // Small writes are what is being tested.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, Direction::ToServer, state.clone(), trap.clone());
-    let back = pump(from_server, to_client, Direction::FromServer, state.clone(), trap);
+    let mut state = shared.state.subscribe();
+    let there = pump(from_client, to_server, Direction::ToServer, shared.clone());
+    let back = pump(from_server, to_client, Direction::FromServer, shared.clone());
     tokio::select! {
         () = there => {}
         () = back => {}
@@ -120,32 +140,31 @@ async fn serve(client: TcpStream, server: u16, mut state: watch::Receiver<State>
     }
 }
 
-async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    direction: Direction,
-    mut state: watch::Receiver<State>,
-    trap: Trap,
-) {
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direction, shared: Shared) {
+    let mut state = shared.state.subscribe();
     let mut part = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = from.read(&mut part).await {
         let traffic = state.borrow().traffic;
         if !traffic.delay.is_zero() {
             tokio::time::sleep(traffic.delay).await;
         }
-        let vanishes = match direction {
-            Direction::ToServer => traffic.to_server_vanishes,
-            Direction::FromServer => traffic.from_server_vanishes,
+        let (vanishes, caught) = match direction {
+            Direction::ToServer => (traffic.to_server_vanishes, shared.caught(&part[..read])),
+            Direction::FromServer => {
+                if state.wait_for(|state| !state.traffic.from_server_waits).await.is_err() {
+                    return;
+                }
+                (traffic.from_server_vanishes, None)
+            }
         };
-        if direction == Direction::FromServer
-            && state.wait_for(|state| !state.traffic.from_server_waits).await.is_err()
-        {
-            return;
+        if caught == Some(Catch::Hold) {
+            // Before the server can answer.
+            shared.state.send_modify(|state| state.traffic.from_server_waits = true);
         }
         if !vanishes && to.write_all(&part[..read]).await.is_err() {
             return;
         }
-        if direction == Direction::ToServer && is_trapped(&trap, &part[..read]) {
+        if caught == Some(Catch::Cut) {
             // What was written arrives before the end does.
             let _ = to.shutdown().await;
             return;
@@ -153,12 +172,12 @@ async fn pump(
     }
 }
 
-/// Whether the trap is set for this, which springs it.
-fn is_trapped(trap: &Trap, sent: &[u8]) -> bool {
-    let mut trap = trap.lock().unwrap();
-    let caught = trap.is_some_and(|text| sent.windows(text.len()).any(|part| part == text.as_bytes()));
-    if caught {
-        *trap = None;
+impl Shared {
+    /// What the trap does if it is set for this, which springs it.
+    fn caught(&self, sent: &[u8]) -> Option<Catch> {
+        let mut trap = self.trap.lock().unwrap();
+        let (_, catch) =
+            trap.take_if(|(text, _)| sent.windows(text.len()).any(|part| part == text.as_bytes()))?;
+        Some(catch)
     }
-    caught
 }
