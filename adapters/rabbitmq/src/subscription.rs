@@ -9,8 +9,9 @@ use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use handover_application::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions};
-use lapin::types::FieldTable;
+use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Consumer};
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
@@ -41,11 +42,8 @@ impl RabbitSubscription {
         let limit = shared.settings.answer_timeout;
         let opening = async {
             let channel = shared.consuming.link().await?.channel().await?;
-            let qos = channel.basic_qos(prefetch.get(), BasicQosOptions::default());
-            answered("setting the prefetch", limit, qos).await?;
-            let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-            let consume = channel.basic_consume(name, "".into(), options, arguments);
-            let consumer = answered("subscribing", limit, consume).await?;
+            let mut opening = Opening { channel: channel.clone(), limit, is_subscribed: false };
+            let consumer = opening.consume(name, prefetch).await?;
             Ok::<_, Fault>((channel, consumer))
         };
         let (channel, consumer) = opening.await.map_err(|fault| {
@@ -91,6 +89,41 @@ impl RabbitSubscription {
                 self.inbox.end();
                 Err(fault.away())
             }
+        }
+    }
+}
+
+/// A channel on its way to be a subscription's. Where it does not become one, it is closed: lapin keeps it open for a
+/// consumer that the server confirms too late, of which it then tells nobody, and which keeps what it is handed.
+struct Opening {
+    channel: Channel,
+    limit: Duration,
+    is_subscribed: bool,
+}
+
+impl Opening {
+    async fn consume(&mut self, queue: ShortString, prefetch: NonZeroU16) -> Result<Consumer, Fault> {
+        let qos = self.channel.basic_qos(prefetch.get(), BasicQosOptions::default());
+        answered("setting the prefetch", self.limit, qos).await?;
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consume = self.channel.basic_consume(queue, "".into(), options, arguments);
+        let consumer = answered("subscribing", self.limit, consume).await?;
+        self.is_subscribed = true;
+        Ok(consumer)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if self.is_subscribed || !self.channel.status().connected() {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            let (channel, limit) = (self.channel.clone(), self.limit);
+            runtime.spawn(async move {
+                // Late or failed: it was written, and the server comes to it after what it is busy with.
+                let _ = answered("closing a channel", limit, channel.close(200, "not needed".into())).await;
+            });
         }
     }
 }

@@ -101,8 +101,9 @@ impl Books {
 
     /// What is still on its way, each as a sentence; nothing when all is quiet.
     pub async fn unrest(&self) -> Result<Vec<String>, Fault> {
-        let mut unrest = self.unsettled().await?;
+        // Asked first: an order that is closed in between leaves an event that is on its way.
         let unpaid = self.rows("SELECT id FROM orders WHERE status = 'pending'").await?;
+        let mut unrest = self.unsettled().await?;
         if let Some(first) = unpaid.first() {
             unrest.push(format!("{} unpaid, such as {first}", unpaid.len()));
         }
