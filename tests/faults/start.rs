@@ -60,7 +60,14 @@ async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
     refused(&launch, &["token"], 2, "--user");
     refused(&launch, &["serve", "--config", "missing.toml"], 2, "missing.toml cannot be read");
     refused(&launch, &["serve", "--listen", "0.0.0.0:0"], 2, "auth.jwt-secret is not set");
-    refused(&launch, &["serve", "--database", "mysql://root@db/shop"], 2, "later version");
+    refused(&launch, &["serve", "--database", "mysql://root@db/shop"], 2, "auth.jwt-secret is not set");
+    refused(
+        &launch,
+        &["serve", "--database", "oracle://root@db/shop"],
+        2,
+        "neither MySQL, MariaDB nor PostgreSQL",
+    );
+    refused(&launch, &["migrate", "--database", "postgres://root@127.0.0.1:1/shop"], 3, "Connection refused");
     refused(&launch.clone().set("HANDOVER_OUTBOX__BACTH", "1"), &["serve"], 2, "HANDOVER_OUTBOX__BATCH?");
     refused(&launch.clone().set("HANDOVER_CONSUMER__PREFETCH", "0"), &["serve"], 2, "consumer.prefetch");
     refused(
