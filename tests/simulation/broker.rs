@@ -149,6 +149,10 @@ impl Broker for FaultyBroker {
         self.faults.asks_store("the depths of the queues");
         self.inner.queues().await
     }
+
+    async fn blocked(&self) -> Option<String> {
+        self.inner.blocked().await
+    }
 }
 
 struct FaultySubscription {

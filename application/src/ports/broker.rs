@@ -205,8 +205,8 @@ pub struct QueueDepth {
 #[async_trait]
 pub trait Broker: Send + Sync {
     /// Declares exchange, queues and bindings. Again with the same arguments MUST change nothing; a queue that exists
-    /// with other arguments MUST be `Refused` with queue, argument and both values, and nothing deleted. Where the broker
-    /// is away (`Unreachable`), what was asked for MUST be declared once it is back, before anything is published.
+    /// with other arguments MUST be `Refused` with queue, argument and both values, and nothing deleted. A
+    /// broker that can be away (`Unreachable`) while the store is there MUST declare what was asked for once it is back.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;
 
     /// Publishes a window with `mandatory` and waits for every confirm. Answers in the order given, one per message.
@@ -230,9 +230,7 @@ pub trait Broker: Send + Sync {
 
     /// Why the broker takes no messages at the moment, if it says so: it is short of memory or disk. Publishing would
     /// only wait; what consumers do goes on.
-    async fn blocked(&self) -> Option<String> {
-        None
-    }
+    async fn blocked(&self) -> Option<String>;
 }
 
 /// A consumer's end of a queue. Dropping it MUST return what is unsettled, marked as redelivered, to the queue.

@@ -53,6 +53,10 @@ impl Broker for Grudging {
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.inner.queues().await
     }
+
+    async fn blocked(&self) -> Option<String> {
+        self.inner.blocked().await
+    }
 }
 
 struct GrudgingSubscription {

@@ -76,4 +76,8 @@ impl Broker for Carrier {
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.broker.queues().await
     }
+
+    async fn blocked(&self) -> Option<String> {
+        self.broker.blocked().await
+    }
 }

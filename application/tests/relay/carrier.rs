@@ -25,6 +25,7 @@ mockall::mock! {
             prefetch: NonZeroU16,
         ) -> Result<Box<dyn Subscription>, BrokerError>;
         async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
+        async fn blocked(&self) -> Option<String>;
     }
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn carrier(
 ) -> (Arc<dyn Broker>, Windows) {
     let (mut broker, windows) = (MockCarrier::new(), Windows::default());
     let seen = windows.clone();
+    broker.expect_blocked().returning(|| None);
     broker.expect_publish().returning(move |window| {
         seen.add(&window);
         let fates = answer(&window)?;
@@ -163,5 +165,9 @@ impl Broker for Slow {
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.inner.queues().await
+    }
+
+    async fn blocked(&self) -> Option<String> {
+        self.inner.blocked().await
     }
 }

@@ -179,6 +179,10 @@ impl Broker for TappedBroker {
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.inner.queues().await
     }
+
+    async fn blocked(&self) -> Option<String> {
+        self.inner.blocked().await
+    }
 }
 
 struct TappedSubscription {

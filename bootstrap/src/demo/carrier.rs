@@ -66,6 +66,10 @@ impl Broker for Carrier {
         self.mishaps.line()?;
         self.broker.queues().await
     }
+
+    async fn blocked(&self) -> Option<String> {
+        self.broker.blocked().await
+    }
 }
 
 /// A subscription over that connection.

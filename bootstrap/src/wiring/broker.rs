@@ -81,6 +81,6 @@ impl Broker for Beside {
     }
 
     async fn blocked(&self) -> Option<String> {
-        Broker::blocked(&self.broker).await
+        self.broker.blocked().await
     }
 }

@@ -181,6 +181,10 @@ impl Broker for Flawed {
         }
         Ok(queues)
     }
+
+    async fn blocked(&self) -> Option<String> {
+        self.inner.blocked().await
+    }
 }
 
 struct FlawedSubscription {

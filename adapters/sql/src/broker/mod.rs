@@ -127,6 +127,11 @@ impl Broker for DatabaseBroker {
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         self.inner.depths().await.map_err(broker_error)
     }
+
+    /// It is in the store: what takes no messages takes no orders either.
+    async fn blocked(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a failed store means to who uses the broker on it.
