@@ -24,7 +24,7 @@ use proptest::test_runner::TestRunner;
 use steps::Step;
 
 fn cases() -> u32 {
-    if std::env::var_os("HANDOVER_LONG").is_some_and(|long| long == "1") { 2_000 } else { 64 }
+    if handover_tests::long() { 2_000 } else { 64 }
 }
 
 #[test]

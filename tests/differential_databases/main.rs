@@ -18,7 +18,7 @@ use handover_tests::server_rigs::ServerStoreRig;
 use handover_tests::servers::database::ServerKind;
 
 fn cases() -> u32 {
-    if std::env::var_os("HANDOVER_LONG").is_some_and(|long| long == "1") { 500 } else { 24 }
+    if handover_tests::long() { 500 } else { 24 }
 }
 
 #[test]

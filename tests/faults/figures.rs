@@ -10,7 +10,7 @@ use handover_tests::process::Server;
 use sqlx::Row;
 use tokio::task::JoinSet;
 
-use crate::{alone, eventually, fresh, long};
+use crate::{alone, eventually, fresh};
 
 /// The least value that so many percent of the values do not exceed.
 fn percentile(values: &mut [Duration], percent: usize) -> Duration {
@@ -26,8 +26,11 @@ fn shown(values: &mut [Duration]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_50_orders_a_second_effects_follow_their_commit_at_once() {
     let _turn = alone().await;
-    let (seconds, promised) =
-        if long() { (60, Duration::from_millis(100)) } else { (8, Duration::from_millis(1_000)) };
+    let (seconds, promised) = if handover_tests::long() {
+        (60, Duration::from_millis(100))
+    } else {
+        (8, Duration::from_millis(1_000))
+    };
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -76,7 +79,7 @@ async fn at_50_orders_a_second_effects_follow_their_commit_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_service_uses_next_to_no_processor_time() {
     let _turn = alone().await;
-    let promised = if long() { 0.02 } else { 0.05 };
+    let promised = if handover_tests::long() { 0.02 } else { 0.05 };
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -120,7 +123,7 @@ const BACKLOG: [&str; 3] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backlog_is_worked_off_fast_in_flat_memory() {
     let _turn = alone().await;
-    let (events, promised) = if long() { (100_000_i64, 1_500.0) } else { (20_000, 600.0) };
+    let (events, promised) = if handover_tests::long() { (100_000_i64, 1_500.0) } else { (20_000, 600.0) };
     let (_folder, launch) = fresh();
     // A first start makes the database and subscribes the consumers; then the backlog is put in their way.
     let server = launch.clone().roles("api").start().unwrap();
@@ -156,7 +159,7 @@ async fn a_backlog_is_worked_off_fast_in_flat_memory() {
 /// Until all effects are there: how long, and the memory of its own that the process had after a fifth and at most.
 async fn worked_off(server: &Server, books: &Books, events: i64) -> (Duration, (u64, u64)) {
     let begun = Instant::now();
-    let within = Duration::from_secs(if long() { 300 } else { 120 });
+    let within = Duration::from_secs(if handover_tests::long() { 300 } else { 120 });
     let (mut early, mut most) = (None, 0);
     loop {
         let effects =

@@ -7,7 +7,7 @@ use handover_tests::books::Books;
 use handover_tests::client::{Api, rand_like};
 use handover_tests::market::{Ledger, Load, balance};
 
-use crate::{beside_others, fresh, long};
+use crate::{beside_others, fresh};
 
 /// The start after a crash must be ready within this long.
 const READY_AGAIN_WITHIN: Duration = Duration::from_secs(5);
@@ -15,7 +15,7 @@ const QUIET_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_at_random_moments_lose_nothing_and_double_nothing() {
-    let kills = if long() { 60 } else { 6 };
+    let kills = if handover_tests::long() { 60 } else { 6 };
     let _turn = beside_others().await;
     let (_folder, launch) = fresh();
     // Unpaid orders are closed after six seconds, so that timeouts fall into the chaos too.

@@ -21,11 +21,6 @@ mod trace;
 use handover_tests::process::{eventually, fresh};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Whether there is time for the long variants.
-fn long() -> bool {
-    std::env::var_os("HANDOVER_LONG").is_some()
-}
-
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
 /// A turn for a test that does not mind others beside it.

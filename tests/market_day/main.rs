@@ -33,7 +33,7 @@ impl Drop for Demo {
 }
 
 fn orders() -> i64 {
-    if std::env::var_os("HANDOVER_LONG").is_some() { 2_000 } else { 200 }
+    if handover_tests::long() { 2_000 } else { 200 }
 }
 
 /// Plays a day of another seed each time and goes on serving; answers with the report and how long that took.

@@ -7,16 +7,16 @@ use handover_tests::books::Books;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::Server;
 
-use crate::{literal, long, on_every_pair, turn};
+use crate::{literal, turn};
 
-on_every_pair!(a_backlog_is_worked_off_in_bounded_memory);
+handover_tests::on_rabbitmq!(a_backlog_is_worked_off_in_bounded_memory);
 
 /// Above what the process had when a tenth of the backlog was sent.
 const GROWTH_KIB: u64 = 48 * 1024;
 const MOST_KIB: u64 = 256 * 1024;
 
 async fn a_backlog_is_worked_off_in_bounded_memory(pair: Pair) {
-    let events = if long() { 200_000 } else { 20_000 };
+    let events = if handover_tests::long() { 200_000 } else { 20_000 };
     let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
@@ -107,7 +107,8 @@ impl std::fmt::Display for Drained {
 
 /// Until every event is sent and has taken its effect.
 async fn drained(server: &Server, books: &Books, events: i64) -> Drained {
-    let (begun, within) = (Instant::now(), Duration::from_secs(if long() { 600 } else { 120 }));
+    let (begun, within) =
+        (Instant::now(), Duration::from_secs(if handover_tests::long() { 600 } else { 120 }));
     let (mut early, mut most, mut sent_after) = (None, 0, None);
     loop {
         let memory = server.anonymous_kib().unwrap();
@@ -125,6 +126,6 @@ async fn drained(server: &Server, books: &Books, events: i64) -> Drained {
             }
         }
         assert!(begun.elapsed() < within, "{sent} of {events} sent after {within:?}");
-        tokio::time::sleep(Duration::from_millis(if long() { 250 } else { 50 })).await;
+        tokio::time::sleep(Duration::from_millis(if handover_tests::long() { 250 } else { 50 })).await;
     }
 }

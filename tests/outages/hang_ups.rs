@@ -11,9 +11,9 @@ use handover_tests::deployment::{Deployment, Pair};
 use tokio::task::JoinSet;
 
 use crate::lines::{AT_WORK, nobody_is_left_in_a_transaction};
-use crate::{long, on_every_pair, turn};
+use crate::turn;
 
-on_every_pair!(clients_that_hang_up_leave_nothing_behind);
+handover_tests::on_rabbitmq!(clients_that_hang_up_leave_nothing_behind);
 
 const CLIENTS: usize = 32;
 const BUYERS: i64 = 8;
@@ -28,7 +28,7 @@ struct Acknowledged {
 }
 
 async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
-    let requests = if long() { 20_000 } else { 2_000 };
+    let requests = if handover_tests::long() { 20_000 } else { 2_000 };
     let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
@@ -58,7 +58,7 @@ async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
     let (share, placed) = (requests / 10, all(&books, "orders").await.len());
     assert!(*hung_up > share && *hung_up < requests - share, "{hung_up} of {requests} hung up");
     assert!(placed > orders.len() + 40, "nobody hung up on an order that was placed: {placed}");
-    books.wait_until_settled(Duration::from_secs(if long() { 300 } else { 60 })).await;
+    books.wait_until_settled(Duration::from_secs(if handover_tests::long() { 300 } else { 60 })).await;
     assert_eq!(books.broken().await, Vec::<String>::new());
     assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
 }

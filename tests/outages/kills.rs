@@ -11,9 +11,9 @@ use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::{Launch, Server, eventually};
 
-use crate::{literal, on_every_pair, share_of, turn};
+use crate::{literal, share_of, turn};
 
-on_every_pair!(kills_in_mid_load_lose_nothing_and_double_nothing);
+handover_tests::on_rabbitmq!(kills_in_mid_load_lose_nothing_and_double_nothing);
 
 /// Publishing and consuming go on within this long of the server being back.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(10);

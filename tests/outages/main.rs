@@ -18,31 +18,8 @@ mod stopped;
 mod unsendable;
 
 use chrono::{DateTime, Utc};
+use handover_tests::long;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-/// Stamps each of these tests for every pair of servers.
-macro_rules! on_every_pair {
-    ($($test:ident),* $(,)?) => {
-        mod mariadb_rabbitmq {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(handover_tests::deployment::Pair::MariaDbRabbitMq).await;
-            })*
-        }
-        mod postgres_rabbitmq {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(handover_tests::deployment::Pair::PostgresRabbitMq).await;
-            })*
-        }
-    };
-}
-pub(crate) use on_every_pair;
-
-/// Whether there is time for the long variants.
-fn long() -> bool {
-    std::env::var_os("HANDOVER_LONG").is_some()
-}
 
 /// A tenth of so many, at least one, unless there is time for all.
 fn share_of(all: usize) -> usize {

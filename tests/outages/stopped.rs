@@ -12,9 +12,9 @@ use handover_tests::process::{Launch, eventually};
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::watched::{go_on, stop};
 
-use crate::{on_every_pair, share_of, turn};
+use crate::{share_of, turn};
 
-on_every_pair!(
+handover_tests::on_rabbitmq!(
     a_relay_that_was_stopped_settles_nothing_it_no_longer_owns,
     a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing,
 );

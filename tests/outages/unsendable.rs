@@ -9,9 +9,9 @@ use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::servers::rabbitmq::{MAX_MESSAGE_BYTES, TestVhost};
 
-use crate::{literal, on_every_pair, turn};
+use crate::{literal, turn};
 
-on_every_pair!(
+handover_tests::on_rabbitmq!(
     of_a_window_of_200_with_20_unroutable_messages_exactly_those_20_are_not_sent,
     of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sent,
     of_a_window_of_200_with_20_refused_messages_exactly_those_20_are_not_sent,

@@ -77,7 +77,7 @@ async fn goes_on(traffic: &Traffic) -> (Duration, Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_three_nodes_the_leader_is_killed_in_mid_load_then_the_majority_and_nothing_confirmed_is_lost() {
-    let kills = if std::env::var_os("HANDOVER_LONG").is_some() { 6 } else { 2 };
+    let kills = if handover_tests::long() { 6 } else { 2 };
     let cluster = RabbitCluster::start().await.expect("RabbitMQ starts");
     let broker = declared(&cluster.url(), QueueType::Quorum).await;
     cluster.wait_until_replicated().await.unwrap();

@@ -10,12 +10,12 @@ use handover_tests::server_rigs::shared;
 use handover_tests::servers::database::ServerKind;
 use handover_tests::servers::rabbitmq::RabbitCluster;
 
-use crate::{GOES_ON_WITHIN, QUIET_WITHIN, alone, goes_on, impatient, long};
+use crate::{GOES_ON_WITHIN, QUIET_WITHIN, alone, goes_on, impatient};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_three_nodes_the_leader_is_killed_in_mid_load_and_nothing_is_lost() {
     let _turn = alone().await;
-    let kills = if long() { 6 } else { 1 };
+    let kills = if handover_tests::long() { 6 } else { 1 };
     let database = shared(ServerKind::Postgres).await.database(None).await.unwrap();
     let cluster = RabbitCluster::start().await.unwrap();
     let deployment = Deployment::on(Pair::PostgresAlone, Some(database), None);

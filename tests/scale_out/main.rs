@@ -27,30 +27,6 @@ const GOES_ON_WITHIN: Duration = Duration::from_secs(10);
 /// How long until all is quiet after the load ended.
 const QUIET_WITHIN: Duration = Duration::from_secs(60);
 
-/// Stamps each of these tests for both pairs.
-macro_rules! on_both {
-    ($($test:ident),* $(,)?) => {
-        mod mariadb_rabbitmq {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(handover_tests::deployment::Pair::MariaDbRabbitMq).await;
-            })*
-        }
-        mod postgres_rabbitmq {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(handover_tests::deployment::Pair::PostgresRabbitMq).await;
-            })*
-        }
-    };
-}
-pub(crate) use on_both;
-
-/// Whether there is time for the long variants.
-fn long() -> bool {
-    std::env::var_os("HANDOVER_LONG").is_some()
-}
-
 /// A turn: nothing else of ours runs.
 async fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::const_new(());

@@ -10,12 +10,20 @@ use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::{Server, eventually, tail};
 
-use crate::{GOES_ON_WITHIN, QUIET_WITHIN, alone, goes_on, impatient, on_both};
+use crate::{GOES_ON_WITHIN, QUIET_WITHIN, alone, goes_on, impatient};
 
-on_both!(
-    partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_loses_nothing,
-    readiness_follows_the_database_alone,
+handover_tests::on_pairs!(
+    [partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_loses_nothing]:
+    mariadb_and_rabbitmq MariaDbRabbitMq, postgres_and_rabbitmq PostgresRabbitMq,
+    // The broker is in the database here, and shared by all of them.
+    mariadb_and_database MariaDbAlone, postgres_and_database PostgresAlone,
 );
+
+mod readiness {
+    use super::readiness_follows_the_database_alone;
+
+    handover_tests::on_rabbitmq!(readiness_follows_the_database_alone);
+}
 
 /// A lease, and what it takes to notice its end and to take over on a busy machine.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5 + 5);

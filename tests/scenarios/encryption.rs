@@ -124,7 +124,7 @@ async fn a_broker_that_was_not_signed_for_gets_nothing(pair: Pair) {
     assert_eq!(shop.deployment().vhost().messages().await.unwrap(), []);
 }
 
-crate::on_rabbitmq!(
+handover_tests::on_rabbitmq!(
     orders_are_served_over_encrypted_connections_to_servers_that_were_signed_for,
     a_database_that_was_not_signed_for_is_refused,
     a_broker_that_was_not_signed_for_gets_nothing,

@@ -22,36 +22,11 @@ mod s16_4_reliability;
 mod s17_fixed_data;
 mod shop;
 
-/// Stamps each of these tests for the pairs of database and broker that are named.
-macro_rules! on_pairs {
-    ($tests:tt: $($name:ident $pair:ident),* $(,)?) => {
-        $(crate::on_pairs!(@stamp $tests $name $pair);)*
-    };
-    (@stamp [$($test:ident),* $(,)?] $name:ident $pair:ident) => {
-        mod $name {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test(handover_tests::deployment::Pair::$pair).await;
-            })*
-        }
-    };
-}
-pub(crate) use on_pairs;
-
 /// Stamps each of these tests for every pair.
 macro_rules! on_every_pair {
     ($($test:ident),* $(,)?) => {
-        crate::on_pairs!([$($test),*]: sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone,
+        handover_tests::on_pairs!([$($test),*]: sqlite_and_database SqliteAlone, postgres_and_database PostgresAlone,
             mariadb_and_rabbitmq MariaDbRabbitMq, postgres_and_rabbitmq PostgresRabbitMq);
     };
 }
 pub(crate) use on_every_pair;
-
-/// Stamps each of these tests for the pairs with RabbitMQ.
-macro_rules! on_rabbitmq {
-    ($($test:ident),* $(,)?) => {
-        crate::on_pairs!([$($test),*]: mariadb_and_rabbitmq MariaDbRabbitMq,
-            postgres_and_rabbitmq PostgresRabbitMq);
-    };
-}
-pub(crate) use on_rabbitmq;

@@ -88,7 +88,7 @@ async fn s16_1_1_queues_in_rabbitmq_have_the_frozen_arguments(pair: Pair) {
     }
 }
 
-crate::on_rabbitmq!(
+handover_tests::on_rabbitmq!(
     s16_1_1_doctor_checks_the_port_and_the_vhost_and_warns_without_management,
     s16_1_1_queues_in_rabbitmq_have_the_frozen_arguments,
 );

@@ -153,7 +153,7 @@ async fn sent_by_a_person(shop: &Shop) {
     shop.sound_but_for(&[]).await;
 }
 
-crate::on_rabbitmq!(
+handover_tests::on_rabbitmq!(
     s16_3_3_a_message_that_no_queue_takes_is_retried_until_its_bindings_are_back,
     s16_3_3_an_outage_costs_no_event_an_attempt_unless_it_is_to_count,
 );

@@ -35,7 +35,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 fn seeds() -> u64 {
-    let usual = if std::env::var_os("HANDOVER_LONG").is_some() { 20_000 } else { 1_000 };
+    let usual = if handover_tests::long() { 20_000 } else { 1_000 };
     number("HANDOVER_SEEDS").unwrap_or(usual)
 }
 

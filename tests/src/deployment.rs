@@ -167,3 +167,28 @@ impl Deployment {
         self.vhost.as_ref().expect("RabbitMQ")
     }
 }
+
+/// Stamps each of these tests for the pairs of database and broker that are named, in a module for each.
+#[macro_export]
+macro_rules! on_pairs {
+    ($tests:tt: $($name:ident $pair:ident),* $(,)?) => {
+        $($crate::on_pairs!(@stamp $tests $name $pair);)*
+    };
+    (@stamp [$($test:ident),* $(,)?] $name:ident $pair:ident) => {
+        mod $name {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test($crate::deployment::Pair::$pair).await;
+            })*
+        }
+    };
+}
+
+/// Stamps each of these tests for the pairs with RabbitMQ.
+#[macro_export]
+macro_rules! on_rabbitmq {
+    ($($test:ident),* $(,)?) => {
+        $crate::on_pairs!([$($test),*]: mariadb_and_rabbitmq MariaDbRabbitMq,
+            postgres_and_rabbitmq PostgresRabbitMq);
+    };
+}

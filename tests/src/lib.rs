@@ -21,3 +21,8 @@ pub mod rigs;
 pub mod samples;
 pub mod server_rigs;
 pub mod servers;
+
+/// Whether there is time for the long variants (`tests/run --long`).
+pub fn long() -> bool {
+    std::env::var_os("HANDOVER_LONG").is_some()
+}
