@@ -93,9 +93,7 @@ impl Watched {
 
     /// Whether it still runs.
     pub fn is_running(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // The state follows the name, which may hold anything; a zombie has ended.
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        runs(self.pid)
     }
 
     /// The last lines of its log.
@@ -105,13 +103,23 @@ impl Watched {
 
     /// `kill -9`, to the processes it has started too; its folder stays.
     pub fn kill(mut self) -> Result<(), Fault> {
+        // Stopped, it starts no more of them: one that lived on would keep the memory that PostgreSQL shares.
+        stop(self.pid)?;
         let children = self.children();
         self.signal("KILL")?;
-        for child in children {
+        for child in &children {
             // It may have ended with its parent.
-            let _ = signal(child, "KILL");
+            let _ = signal(*child, "KILL");
         }
-        self.end(true)
+        self.end(true)?;
+        let begun = Instant::now();
+        while children.iter().any(|child| runs(*child)) {
+            if begun.elapsed() > END_WITHIN {
+                return Err(format!("processes of the killed server {} still run: {children:?}", self.pid).into());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
     }
 
     /// Ends it in order; its folder stays.
@@ -177,6 +185,13 @@ impl Watched {
 
 fn signal(pid: u32, name: &str) -> Result<(), Fault> {
     super::run(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()))
+}
+
+/// Whether a process runs.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything; a zombie has ended.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 /// SIGCONT to a process that was stopped.
