@@ -81,6 +81,63 @@ mutants! {
     /// Seen: `retry_count` exceeds the number of publishes that the broker returned or nacked; events are FAILED after
     /// an outage alone.
     OutageSpendsAttempts => "outage-spends-attempts",
+
+    // The consumers.
+    /// Attempts are bounded: each failure is written down as the first.
+    ///
+    /// Seen: more failed attempts at an event than the policy allows, and it is not DEAD; no rest after the faults end.
+    AttemptsNotCounted => "attempts-not-counted",
+    /// A failed attempt is backed off: the next one is due at once.
+    ///
+    /// Seen: two failed attempts at an event lie closer together than the delay of the retry policy.
+    ConsumerBackoffIgnored => "consumer-backoff-ignored",
+    /// Effect and log row are one transaction: the handler's effects are committed before, in a unit of their own.
+    ///
+    /// Seen: effects of an event are there twice; a unit commits effects without the log row of their event.
+    DedupeOutsideTransaction => "dedupe-outside-transaction",
+    /// An event is applied once: a duplicate on the careful way is applied again.
+    ///
+    /// Seen: effects of an event are there twice; a SUCCESS in the log is written over.
+    NoDedupe => "no-dedupe",
+    /// The commit comes before the ack: deliveries are acked when they come.
+    ///
+    /// Seen: a delivery is acked while the log of its consumer knows nothing of its event; after a crash the event comes
+    /// back only by the sweep.
+    AckBeforeCommit => "ack-before-commit",
+    /// A failed attempt is written down and tried again: it is acked, and nothing is written.
+    ///
+    /// Seen: a delivery is acked while the log of its consumer knows nothing of its event, or has it as PROCESSING.
+    AckWhatFailed => "ack-what-failed",
+    /// Effects of an aggregate are in order: each event is applied as it comes, on both ways.
+    ///
+    /// Seen: effects of an order out of the order of `aggregate_seq`; an event becomes SUCCESS while an earlier ordered
+    /// one that is not FAILED in the outbox is unsettled.
+    NoGate => "no-gate",
+    /// A dead event has a letter: it becomes DEAD without one.
+    ///
+    /// Seen: a committed unit makes an event DEAD and parks nothing; at rest there is no letter for an event that died in
+    /// the sweep. (One that died with its delivery in hand is parked later by the drainer.)
+    DeadWithoutLetter => "dead-without-letter",
+    /// What is no event of ours is shown to a person: it is acked.
+    ///
+    /// Seen: a stray message is in no queue and in no dead letter.
+    StrayMessageDropped => "stray-message-dropped",
+    /// A dead letter is parked before it is acked: the drainer acks it only.
+    ///
+    /// Seen: a stray or broker-dead-lettered message is in no queue and in no dead letter.
+    DrainerForgets => "drainer-forgets",
+    /// What the broker loses after its confirm is applied from the outbox: nobody looks for it.
+    ///
+    /// Seen: stuck: a SENT event is missing from a consumer's log for ever.
+    NoSweepForLost => "no-sweep-for-lost",
+    /// What a crash leaves unsettled is taken up: leftovers are not.
+    ///
+    /// Seen: stuck: an event stays WAITING, FAILED or PROCESSING past its lease for ever.
+    LeftoversForgotten => "leftovers-forgotten",
+    /// Each party is told of its own: buyer and seller are swapped.
+    ///
+    /// Seen: a notification on the buyer's side has another recipient than the buyer of its order.
+    WrongPartyNotified => "wrong-party-notified",
 }
 
 /// Whether this mutant is planted on this thread.
@@ -180,13 +237,13 @@ mod tests {
 
     #[test]
     fn only_the_planted_one_strikes_and_only_on_its_thread() {
-        plant(Some(Mutant::IgnoreReturns));
-        assert!(planted(Mutant::IgnoreReturns) && !planted(Mutant::NoFence));
-        let elsewhere = std::thread::spawn(|| planted(Mutant::IgnoreReturns)).join();
+        plant(Some(Mutant::NoGate));
+        assert!(planted(Mutant::NoGate) && !planted(Mutant::NoFence));
+        let elsewhere = std::thread::spawn(|| planted(Mutant::NoGate)).join();
         assert_eq!(elsewhere.ok(), Some(false));
         assert_eq!(struck(), 1);
         plant(None);
-        assert!(!planted(Mutant::IgnoreReturns));
+        assert!(!planted(Mutant::NoGate));
         assert_eq!(struck(), 0);
     }
 }

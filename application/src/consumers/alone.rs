@@ -9,6 +9,7 @@ use tracing::info;
 use super::attempt::Attempted;
 use super::gate::{Verdict, plan};
 use super::inbox::Inbox;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{StoreError, Unapplied};
 use crate::texts;
 
@@ -68,6 +69,7 @@ impl Inbox {
                 return Ok(AloneEnd::Done);
             };
             let end = match target.record.as_ref().map(|record| record.status) {
+                Some(ConsumeStatus::Success) if !worked && planted(Mutant::NoDedupe) => None,
                 Some(ConsumeStatus::Success) => Some(AloneEnd::Done),
                 Some(ConsumeStatus::Dead) => Some(AloneEnd::Dead),
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
