@@ -9,7 +9,13 @@
 //! the compiler.
 #![cfg_attr(not(feature = "mutants"), expect(unreachable_pub, reason = "public with the feature alone"))]
 
-use crate::ports::{Confirmed, Message, OutboxRow, Outgoing, PublishOutcome};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::debug;
+
+use crate::ports::{Confirmed, Message, NewEvent, OutboxRow, Outgoing, PublishOutcome, StoreError};
+use crate::{Transactor, with_tx};
 
 /// Declares the mutants with their names.
 macro_rules! mutants {
@@ -138,6 +144,61 @@ mutants! {
     ///
     /// Seen: a notification on the buyer's side has another recipient than the buyer of its order.
     WrongPartyNotified => "wrong-party-notified",
+
+    // Orders, products, payments.
+    /// Only a pending order is closed by its deadline: a live one is, whatever its status.
+    ///
+    /// Seen: an ORDER_CANCELLED by timeout follows an ORDER_PAID of the same order; a paid order of which a client was
+    /// told is cancelled.
+    TimeoutSweepWithoutStatusCheck => "timeout-sweep-without-status-check",
+    /// An overdue order is closed: it never is.
+    ///
+    /// Seen: stuck: an order is overdue and pending for ever.
+    TimeoutNeverCloses => "timeout-never-closes",
+    /// A cancelled order frees its product: it does not.
+    ///
+    /// Seen: a product is sold and no live order has it.
+    ProductNotReleased => "product-not-released",
+    /// State and events are one transaction: those of a new order are appended later, whatever became of it.
+    ///
+    /// Seen: an order without its ORDER_CREATED (lost in a crash), or an ORDER_CREATED without its order; a committed
+    /// unit inserts an order and appends nothing.
+    EventOutsideTransaction => "event-outside-transaction",
+    /// Every transition announces itself: completion does not.
+    ///
+    /// Seen: an order has more versions than ordered events.
+    EventForgotten => "event-forgotten",
+    /// What was granted stays granted: after a commit of unknown outcome it is decided again.
+    ///
+    /// Seen: a client is refused a step that was committed in its own trace.
+    RetryAfterUnknownDecidesAgain => "retry-after-unknown-decides-again",
+    /// One command, one thing: after a commit of unknown outcome a product is listed under a new id.
+    ///
+    /// Seen: more products of a seller than it listed; a committed product that nobody was told of, beside the one of
+    /// which the lister was told.
+    RetryAfterUnknownWithANewId => "retry-after-unknown-with-a-new-id",
+    /// What is told was committed: a commit of unknown outcome is taken for done.
+    ///
+    /// Seen: a client was told of an order, a status or a payment that is not there; a delivery is acked while the log
+    /// knows nothing of its event.
+    UnknownCommitIsSuccess => "unknown-commit-is-success",
+    /// Who is slower looks again: a conditional write that changed no row counts as done.
+    ///
+    /// Seen: two live orders of one product; two events of one aggregate with one `aggregate_seq`; a client was told what
+    /// is not there.
+    VersionConflictIgnored => "version-conflict-ignored",
+    /// A payment is settled once: the same report settles it again.
+    ///
+    /// Seen: two PAYMENT_SUCCEEDED of one payment; a payment in time has its refund due.
+    PaymentSettledTwice => "payment-settled-twice",
+    /// Money for an order that is past paying is given back: its refund is not recorded as due.
+    ///
+    /// Seen: a payment is SUCCESS, did not pay its order, and has no refund due.
+    LatePaymentNotRecorded => "late-payment-not-recorded",
+    /// Only the buyer pays: the seller may as well.
+    ///
+    /// Seen: a payment was started by another than the buyer of its order.
+    SellerStartsPayment => "seller-starts-payment",
 }
 
 /// Whether this mutant is planted on this thread.
@@ -215,6 +276,23 @@ pub(crate) fn claimed(row: &OutboxRow) -> Option<Confirmed> {
             None
         }
     }
+}
+
+/// Appends events in a unit of their own, some time later.
+pub(crate) fn append_later(tx: Transactor, events: Vec<NewEvent>) {
+    let (tasks, events) = (tx.tasks.clone(), Arc::new(events));
+    let append = async move {
+        tx.clock.sleep(Duration::from_millis(20)).await;
+        let appended: Result<(), StoreError> = with_tx(&tx, move |unit, _| {
+            let events = Arc::clone(&events);
+            Box::pin(async move { unit.append(&events).await })
+        })
+        .await;
+        if let Err(error) = appended {
+            debug!(%error, "events were not appended");
+        }
+    };
+    drop(tasks.spawn(append));
 }
 
 #[cfg(all(test, feature = "mutants"))]
