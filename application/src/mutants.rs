@@ -199,6 +199,38 @@ mutants! {
     ///
     /// Seen: a payment was started by another than the buyer of its order.
     SellerStartsPayment => "seller-starts-payment",
+    /// Strangers find no order: they do.
+    ///
+    /// Seen: a user is shown an order that it neither bought nor sold.
+    StrangerSeesOrder => "stranger-sees-order",
+
+    // Operators.
+    /// Operators see their own tenant: they see every one.
+    ///
+    /// Seen: an operator without the role `platform` is shown rows of another tenant, or moves them.
+    TenantIgnored => "tenant-ignored",
+    /// A redrive moves each event once: after a commit of unknown outcome it moves again.
+    ///
+    /// Seen: an answer that counts fewer than its audit entry; two audit entries of one call; an event redriven twice by
+    /// one call.
+    RedriveTwice => "redrive-twice",
+    /// Who moved what is in the audit log: a redrive is not.
+    ///
+    /// Seen: a committed unit moves SENT or FAILED rows to RETRY and writes no audit entry.
+    AuditForgotten => "audit-forgotten",
+    /// A letter is REPLAYED after the confirm: it is closed before the publish.
+    ///
+    /// Seen: a letter is REPLAYED while its event is unsettled and no broker confirmed the replay; the client is told that
+    /// it was not replayed.
+    ReplayClosesLetterFirst => "replay-closes-letter-first",
+    /// A replayed event is to be tried: the log keeps it DEAD.
+    ///
+    /// Seen: a letter is REPLAYED and its event is DEAD in the log, without effect.
+    ReplayLeavesLogDead => "replay-leaves-log-dead",
+    /// A discarded event has no effect later: the log keeps it to be tried.
+    ///
+    /// Seen: a letter is DISCARDED and its event is not DEAD in the log, or has its effect.
+    DiscardLeavesEventAlive => "discard-leaves-event-alive",
 }
 
 /// Whether this mutant is planted on this thread.
