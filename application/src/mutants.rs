@@ -5,8 +5,8 @@
 //! way to plant any, [`planted`] is `false` at compile time, and nothing of them is in the program.
 //!
 //! Adding one: a variant with its promise and what an observer sees when it is broken, and `planted` as the *last* part
-//! of a condition, so that `struck` counts as little as possible that makes no difference. One that is planted nowhere is a warning of
-//! the compiler.
+//! of a condition, so that `struck` counts as little as possible that makes no difference. One that is planted nowhere
+//! is a warning of the compiler.
 #![cfg_attr(not(feature = "mutants"), expect(unreachable_pub, reason = "public with the feature alone"))]
 
 use std::sync::Arc;

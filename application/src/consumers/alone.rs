@@ -108,7 +108,8 @@ impl Inbox {
                     // Until the target is settled, what runs is the target or what it waits for.
                     let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.take_step(step.event, count, counted, now).await?;
-                    if is_target && let Some(AloneEnd::Failed(due)) = failed {
+                    let is_over = is_target || planted(Mutant::AckWhatFailed);
+                    if is_over && let Some(AloneEnd::Failed(due)) = failed {
                         return Ok(AloneEnd::Failed(due));
                     }
                 }
