@@ -1,4 +1,7 @@
 //! Ports, use cases, the outbox relay and the exactly-once consumers. Knows the domain, and nothing of the world.
+//!
+//! The feature `mutants` is for the simulator alone: with it one planted fault can be switched on per thread. Without it,
+//! as in every program that is shipped, the module `mutants` is private and its switch is the constant `false`.
 
 mod app;
 pub mod consumers;
@@ -6,6 +9,10 @@ mod context;
 mod extensions;
 mod ids;
 pub mod jobs;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
 pub mod ports;
 pub mod relay;
 pub mod runtime;

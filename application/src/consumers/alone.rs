@@ -9,6 +9,7 @@ use tracing::info;
 use super::attempt::Attempted;
 use super::gate::{Verdict, plan};
 use super::inbox::Inbox;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{StoreError, Unapplied};
 use crate::texts;
 
@@ -68,6 +69,7 @@ impl Inbox {
                 return Ok(AloneEnd::Done);
             };
             let end = match target.record.as_ref().map(|record| record.status) {
+                Some(ConsumeStatus::Success) if !worked && planted(Mutant::NoDedupe) => None,
                 Some(ConsumeStatus::Success) => Some(AloneEnd::Done),
                 Some(ConsumeStatus::Dead) => Some(AloneEnd::Dead),
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
@@ -106,7 +108,8 @@ impl Inbox {
                     // Until the target is settled, what runs is the target or what it waits for.
                     let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.take_step(step.event, count, counted, now).await?;
-                    if is_target && let Some(AloneEnd::Failed(due)) = failed {
+                    let is_over = is_target || planted(Mutant::AckWhatFailed);
+                    if is_over && let Some(AloneEnd::Failed(due)) = failed {
                         return Ok(AloneEnd::Failed(due));
                     }
                 }

@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 use super::HandlerError;
 use super::alone::{AloneEnd, Counted};
 use super::inbox::{Inbox, InboxError};
+use crate::mutants::{Mutant, planted};
 use crate::ports::{ConsumeRecord, Consumption, DeadLetter, Expected, OutboxRow, StoreError, Unapplied};
 use crate::{texts, with_tx};
 
@@ -114,6 +115,7 @@ impl Inbox {
             Some(record) => record.attempts.saturating_add(1),
             None => 1,
         };
+        let attempts = if attempts > 1 && planted(Mutant::AttemptsNotCounted) { 1 } else { attempts };
         let retry = match kind {
             FailureKind::Unrecoverable => Retry::GiveUp,
             FailureKind::Recoverable => self
@@ -123,6 +125,9 @@ impl Inbox {
         };
         let message = with_prefix(why);
         let (status, due, end) = match retry {
+            Retry::After(_) if planted(Mutant::ConsumerBackoffIgnored) => {
+                (ConsumeStatus::Failed, Some(now), AloneEnd::Failed(now))
+            }
             Retry::After(delay) => {
                 let due = now + TimeDelta::from_std(delay).unwrap_or_default();
                 (ConsumeStatus::Failed, Some(due), AloneEnd::Failed(due))
@@ -134,7 +139,8 @@ impl Inbox {
             error_message: Some(message.clone()),
             ..self.record(step, status, attempts, now)
         };
-        let letter = (status == ConsumeStatus::Dead).then(|| self.dead_letter(&step.event, &message, now));
+        let is_parked = status == ConsumeStatus::Dead && !planted(Mutant::DeadWithoutLetter);
+        let letter = is_parked.then(|| self.dead_letter(&step.event, &message, now));
         let (event, trace) = (&step.event.event_id, step.event.trace_id());
         match letter {
             Some(_) => {
@@ -145,6 +151,9 @@ impl Inbox {
                 warn!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
                 error = %message, "[{}] an attempt failed", self.name())
             }
+        }
+        if status == ConsumeStatus::Failed && planted(Mutant::AckWhatFailed) {
+            return Ok(Some(end));
         }
         let written = self.write(record, letter).await?;
         Ok(match written {
@@ -196,6 +205,7 @@ impl Inbox {
 fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied]) -> bool {
     let place = (event.aggregate_seq, event.id);
     event.is_ordered()
+        && !planted(Mutant::NoGate)
         && unapplied.iter().any(|u| {
             u.event.is_ordered()
                 && (u.event.aggregate_seq, u.event.id) < place

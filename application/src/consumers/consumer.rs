@@ -14,6 +14,7 @@ use super::alone::{AloneEnd, CountFirst, Counted};
 use super::answered::answered;
 use super::inbox::{Identity, Inbox, claimed_aggregate, identify};
 use super::{Subscriber, sweep};
+use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
 use crate::{App, with_tx};
@@ -132,6 +133,10 @@ impl Worker {
                     Err(error) => break Some(error),
                 },
             };
+            if planted(Mutant::AckBeforeCommit) {
+                let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
+                self.settle(&tags, Settle::Ack).await;
+            }
             let fresh = self.join_lanes(deliveries);
             let group = self.inbox.apply_group(fresh).await;
             self.settle(&group.done, Settle::Ack).await;
@@ -200,6 +205,9 @@ impl Worker {
             let until = match self.look(&delivery, count, &mut counted).await {
                 Ok(AloneEnd::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
                 Ok(AloneEnd::Dead) => return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await,
+                Ok(AloneEnd::Failed(_)) if planted(Mutant::AckWhatFailed) => {
+                    return self.settle(&[delivery.tag], Settle::Ack).await;
+                }
                 Ok(AloneEnd::Failed(due)) => {
                     // The lane goes on: what comes behind is recorded as WAITING.
                     return self.requeue_at(delivery.tag, due);
@@ -233,7 +241,7 @@ impl Worker {
                 error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue,
                     traceId = delivery.message.correlation_id.as_deref(), consumer = self.inbox.name(), error = %why,
                     "[{}] [ALERT] a message is no event of ours", self.inbox.name());
-                Ok(AloneEnd::Dead)
+                Ok(if planted(Mutant::StrayMessageDropped) { AloneEnd::Done } else { AloneEnd::Dead })
             }
         }
     }

@@ -12,6 +12,7 @@ use tracing::{debug, error, warn};
 use super::Subscriber;
 use super::answered::answered;
 use super::inbox::{Identity, Inbox, InboxError, following, hash, identify};
+use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, OutboxRow, StoreError,
     Subscription, UnitOfWork,
@@ -152,6 +153,9 @@ impl DeadLetterDrainer {
     }
 
     async fn park(&self, unit: &mut dyn UnitOfWork, delivery: &Delivery) -> Result<(), InboxError> {
+        if planted(Mutant::DrainerForgets) {
+            return Ok(());
+        }
         let queue = delivery.died_in.clone().unwrap_or_else(|| DEAD_LETTER_QUEUE.to_owned());
         let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
         let now = self.app.now();

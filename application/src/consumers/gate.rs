@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use handover_domain::{ConsumeStatus, EventId, OutboxStatus};
 
+use crate::mutants::{Mutant, planted};
 use crate::ports::Unapplied;
 
 /// What the gate says about one event.
@@ -47,7 +48,7 @@ pub(super) fn plan<'a>(
     for event in unapplied.iter().take(horizon.map_or(0, |last| last + 1)) {
         let target = is_target(event);
         let busy = if mine == Some(&event.event.event_id) { None } else { busy_until(event, now) };
-        if !event.event.is_ordered() {
+        if !event.event.is_ordered() || planted(Mutant::NoGate) {
             match (target, busy) {
                 (true, Some(until)) => steps.push(Step { event, verdict: Verdict::Busy(until) }),
                 (true, None) => steps.push(Step { event, verdict: Verdict::Apply }),

@@ -7,6 +7,7 @@ use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId, TenantId};
 use sha2::{Digest, Sha256};
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Expected, Message,
     OutboxQueries, OutboxRow, StoreError, Unapplied, UnitOfWork,
@@ -97,7 +98,15 @@ impl Inbox {
         let events = steps.iter().map(|step| Event::of(&step.event)).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(InboxError::Handler)?;
         let limit = self.settings.attempt_timeout;
-        let applied = tokio::time::timeout(limit, self.handler.apply(unit, &events))
+        let handled = async {
+            if planted(Mutant::DedupeOutsideTransaction) {
+                let mut effects = self.app.tx.store.begin().await?;
+                let applied = self.handler.apply(effects.as_mut(), &events).await?;
+                return effects.commit().await.map(|()| applied).map_err(HandlerError::Store);
+            }
+            self.handler.apply(unit, &events).await
+        };
+        let applied = tokio::time::timeout(limit, handled)
             .await
             .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("not done within {limit:?}"))))
             .map_err(InboxError::Handler)?;

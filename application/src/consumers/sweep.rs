@@ -10,6 +10,7 @@ use tracing::{error, info, warn};
 use super::alone::CountFirst;
 use super::answered::answered;
 use super::inbox::Inbox;
+use crate::mutants::{Mutant, planted};
 use crate::ports::StoreError;
 use crate::with_tx;
 
@@ -43,6 +44,9 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
         if inbox.app.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
+        if planted(Mutant::LeftoversForgotten) {
+            break;
+        }
         info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue, "[{}] taking up a leftover", inbox.name());
         take_up(inbox, &event).await?;
     }
@@ -67,6 +71,9 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let mut view = inbox.app.view().await?;
     let lost = view.unseen(name, types, mark.since, mark.checked_until, until, BATCH).await?;
     drop(view);
+    if !lost.is_empty() && planted(Mutant::NoSweepForLost) {
+        return Ok(());
+    }
     let mut all_settled = true;
     for row in &lost {
         if inbox.app.tx.tasks.stopping().is_cancelled() {

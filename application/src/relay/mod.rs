@@ -15,7 +15,8 @@ use handover_domain::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::ports::{OutboxRow, RelayId, StoreError};
+use crate::mutants::{Mutant, planted};
+use crate::ports::{OnFailed, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::{App, Wake};
 use ownership::Ownership;
@@ -110,7 +111,11 @@ impl Relay {
 
     async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
         let mut view = self.app.view().await?;
-        view.outbox_due(owned, now, self.settings.on_failed, self.settings.batch.get()).await
+        let on_failed = match self.settings.on_failed {
+            OnFailed::Hold if planted(Mutant::RelayIgnoresHeld) => OnFailed::Continue,
+            on_failed @ (OnFailed::Hold | OnFailed::Continue) => on_failed,
+        };
+        view.outbox_due(owned, now, on_failed, self.settings.batch.get()).await
     }
 
     /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.

@@ -9,6 +9,7 @@ use handover_domain::{PARTITIONS, Partition, PartitionSet};
 use tokio::time::Instant;
 use tracing::info;
 
+use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, PartitionHold, PartitionLease, RelayId, StoreError, UnitOfWork};
 use crate::{Transactor, with_tx};
 
@@ -133,7 +134,11 @@ async fn rebalance(
     surplus: Surplus,
 ) -> Result<(Vec<PartitionHold>, usize), StoreError> {
     unit.heartbeat(id, lease_ms).await?;
-    let mut held = unit.renew_partitions(id, holds, lease_ms).await?;
+    let mut held = if planted(Mutant::LeaseNotRenewed) {
+        holds.to_vec()
+    } else {
+        unit.renew_partitions(id, holds, lease_ms).await?
+    };
     let live = unit.live_relays().await?;
     let rank = live.iter().position(|relay| relay == id).unwrap_or(0);
     let share = usize::from(PARTITIONS).div_ceil(live.len().max(1));

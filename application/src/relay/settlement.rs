@@ -10,6 +10,7 @@ use handover_domain::{EventId, OutboxStatus, Partition, PartitionSet};
 use tracing::{error, info, warn};
 
 use super::Relay;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{
     Confirmed, FailedPublish, OutboxRepo, OutboxRow, PartitionHold, RelayId, StoreError, UnitOfWork,
 };
@@ -105,7 +106,10 @@ struct Settlement {
 impl Settlement {
     /// Fences first; what is no longer ours is left to its new owner.
     async fn write(&self, unit: &mut dyn UnitOfWork, now: DateTime<Utc>) -> Result<PartitionSet, StoreError> {
-        let ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
+        let mut ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
+        if self.holds.iter().any(|hold| !ours.contains(hold.partition)) && planted(Mutant::NoFence) {
+            ours = self.holds.iter().map(|hold| hold.partition).collect();
+        }
         let confirmed: Vec<&Confirmed> =
             self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
         let failed: Vec<FailedPublish> = self

@@ -14,6 +14,7 @@ use super::Relay;
 use super::message::outgoing;
 use super::ownership::Surplus;
 use super::settlement::Results;
+use crate::mutants::{Mutant, claimed, planted};
 use crate::ports::{BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError};
 use crate::settings::OnOutage;
 use crate::texts;
@@ -43,7 +44,8 @@ impl Relay {
                 .collect();
             self.publish_round(&ready, &mut results).await;
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
-            stuck.extend(ready.iter().filter(|row| !done.contains(&row.event_id)).map(|row| lane(row)));
+            let undone = ready.iter().filter(|row| !done.contains(&row.event_id));
+            stuck.extend(undone.filter(|_| !planted(Mutant::PublishOvertakesFailed)).map(|row| lane(row)));
             if results.broker_away || self.app.tx.tasks.stopping().is_cancelled() {
                 break;
             }
@@ -68,7 +70,11 @@ impl Relay {
             return;
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = sent.iter().map(|row| (&row.event_id, *row)).collect();
-        match self.publish(window).await {
+        let answer = self.publish(window).await;
+        if planted(Mutant::MarkSentBeforeConfirm) {
+            return results.confirmed.extend(sent.iter().filter_map(|row| claimed(row)));
+        }
+        match answer {
             Ok(outcomes) => self.sort(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
                 warn!(%what, "[OutboxRelay] the broker refused a window; publishing it one by one");
@@ -155,6 +161,12 @@ impl Relay {
             let Some(row) = unanswered.remove(outcome.event_id()) else { continue };
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
+                PublishOutcome::Returned { .. } if planted(Mutant::IgnoreReturns) => {
+                    results.confirmed.extend(claimed(row));
+                }
+                PublishOutcome::Unknown { .. } if planted(Mutant::UnknownIsConfirmed) => {
+                    results.confirmed.extend(claimed(row));
+                }
                 PublishOutcome::Returned { reason, .. } => {
                     results.failed.push(self.charged(row, &format!("returned: {reason}")));
                 }
@@ -175,9 +187,16 @@ impl Relay {
 
     /// A failure of this event: one attempt spent.
     fn charged(&self, row: &OutboxRow, why: &str) -> FailedPublish {
-        let retry_count = row.retry_count.saturating_add(1);
-        let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
+        let before =
+            if row.retry_count > 0 && planted(Mutant::PublishRetriesUnbounded) { 0 } else { row.retry_count };
+        let retry_count = before.saturating_add(1);
+        let failures = NonZeroU32::MIN.saturating_add(before);
         let next = match self.settings.retry.after(failures, self.app.tx.chance.next()) {
+            Retry::After(_)
+                if retry_count <= row.max_retry_count && planted(Mutant::PublishBackoffIgnored) =>
+            {
+                Some(self.app.now())
+            }
             Retry::After(delay) if retry_count <= row.max_retry_count => {
                 TimeDelta::from_std(delay).ok().map(|delay| self.app.now() + delay)
             }
@@ -197,6 +216,7 @@ impl Relay {
     fn waiting(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
         match self.settings.on_outage {
             OnOutage::Count => Some(self.charged(row, why)),
+            OnOutage::Wait if planted(Mutant::OutageSpendsAttempts) => Some(self.charged(row, why)),
             OnOutage::Wait if row.status == OutboxStatus::Retry && row.next_retry_time.is_none() => None,
             OnOutage::Wait => Some(FailedPublish {
                 event_id: row.event_id.clone(),

@@ -1,9 +1,12 @@
 //! An order that was not paid in time is closed: by its message or by the sweep, whichever comes first (000 §10).
 
-use handover_domain::{CancelCause, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus, TenantId};
+use handover_domain::{
+    CancelCause, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus, TenantId,
+};
 
 use super::{UseCaseError, transition};
 use crate::app::Announcer;
+use crate::mutants::{Mutant, planted};
 use crate::ports::UnitOfWork;
 use crate::{Actor, App, CommandContext, Trace};
 
@@ -53,6 +56,15 @@ impl CloseOverdueOrder {
             .order_by_id(self.tenant, self.order)
             .await?
             .ok_or(UseCaseError::NotFound { what: "order" })?;
+        if planted(Mutant::TimeoutNeverCloses) {
+            return Ok(Closed::NotOverdue);
+        }
+        let is_live = order.status != OrderStatus::Pending && !order.status.is_terminal();
+        let order = if is_live && planted(Mutant::TimeoutSweepWithoutStatusCheck) {
+            Order { status: OrderStatus::Pending, ..order }
+        } else {
+            order
+        };
         let action = OrderAction::Cancel(self.cause);
         match transition::apply(unit, &order, &action, OrderActor::System, &self.announcer, 0).await {
             Ok(_) => Ok(Closed::Now),

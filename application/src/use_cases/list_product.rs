@@ -1,8 +1,11 @@
 //! A user puts a product on sale.
 
+use std::sync::Arc;
+
 use handover_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
+use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
 
@@ -34,13 +37,17 @@ pub async fn list_product(
         create_time: now,
         update_time: now,
     };
+    let ids = Arc::clone(&app.ids);
     with_tx(&app.tx, move |unit, attempt| {
-        let product = product.clone();
+        let (mut product, ids) = (product.clone(), Arc::clone(&ids));
         Box::pin(async move {
             if attempt.may_have_happened()
                 && let Some(listed) = unit.product_by_id(product.tenant, product.id).await?
             {
-                return Ok(listed);
+                if !planted(Mutant::RetryAfterUnknownWithANewId) {
+                    return Ok(listed);
+                }
+                product.id = ids.next(IdKind::Product).await?;
             }
             unit.insert_product(&product).await?;
             Ok(product)

@@ -3,6 +3,7 @@
 use handover_domain::{NewOrder, Order, ProductId};
 
 use super::{UseCaseError, one_row};
+use crate::mutants::{Mutant, append_later, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
 
@@ -24,11 +25,13 @@ pub async fn place_order(
     let announcer = app.announcer(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
     let tenant = context.tenant;
+    let apart = planted(Mutant::EventOutsideTransaction).then(|| app.tx.clone());
     with_tx(&app.tx, move |unit, attempt| {
-        let announcer = announcer.clone();
+        let (announcer, apart) = (announcer.clone(), apart.clone());
         Box::pin(async move {
             if attempt.may_have_happened()
                 && let Some(placed) = unit.order_by_id(tenant, new.id).await?
+                && !planted(Mutant::RetryAfterUnknownDecidesAgain)
             {
                 return Ok(placed);
             }
@@ -39,7 +42,11 @@ pub async fn place_order(
             let (order, taken, events) = Order::place(&product, new)?;
             one_row(unit.advance_product(&taken).await?, "product")?;
             unit.insert_order(&order).await?;
-            unit.append(&announcer.rows(0, tenant, order.version, &events)).await?;
+            let events = announcer.rows(0, tenant, order.version, &events);
+            match apart {
+                None => unit.append(&events).await?,
+                Some(tx) => append_later(tx, events),
+            }
             Ok(order)
         })
     })

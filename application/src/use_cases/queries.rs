@@ -3,6 +3,7 @@
 use handover_domain::{Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, TenantId, UserId};
 
 use super::UseCaseError;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{
     BuyerCredit, ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow, QueueDepth,
     ShipmentTask,
@@ -101,7 +102,11 @@ pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerC
 /// An order that the caller bought or sold.
 pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
     let user = caller(context)?;
-    let found = app.view().await?.order_of_party(context.tenant, id, user).await?;
+    let mut view = app.view().await?;
+    let mut found = view.order_of_party(context.tenant, id, user).await?;
+    if found.is_none() && planted(Mutant::StrangerSeesOrder) {
+        found = view.order_by_id(context.tenant, id).await?;
+    }
     found.ok_or(UseCaseError::NotFound { what: "order" })
 }
 
@@ -158,6 +163,7 @@ pub(super) fn visible_tenant(
         return Err(UseCaseError::NotAllowed { what: "the role operator" });
     }
     match asked {
+        Some(_) | None if planted(Mutant::TenantIgnored) => Ok(asked),
         Some(tenant) if tenant != context.tenant => Err(UseCaseError::NotFound { what: "tenant" }),
         Some(_) | None => Ok(Some(context.tenant)),
     }

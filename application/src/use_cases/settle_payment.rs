@@ -1,8 +1,11 @@
 //! The gateway reports how a payment ended.
 
-use handover_domain::{OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, Settlement};
+use handover_domain::{
+    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement,
+};
 
 use super::{UseCaseError, one_row, transition};
+use crate::mutants::{Mutant, planted};
 use crate::{App, CommandContext, with_tx};
 
 /// A report that carries the gateway's signature.
@@ -29,13 +32,20 @@ pub async fn settle_payment(
                 .payment_by_id(command.payment)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "payment" })?;
+            let payment = if payment.status == PaymentStatus::Success && planted(Mutant::PaymentSettledTwice)
+            {
+                Payment { status: PaymentStatus::Processing, ..payment }
+            } else {
+                payment
+            };
             let order = unit
                 .order_by_id(payment.tenant, payment.order)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            let Some((settled, event)) = payment.settle(&report, &order, announcer.now)? else {
+            let Some((mut settled, event)) = payment.settle(&report, &order, announcer.now)? else {
                 return Ok(payment);
             };
+            settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
             one_row(unit.advance_payment(&settled).await?, "payment")?;
             unit.append(&announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
             if report.result == PaymentResult::Success && order.status == OrderStatus::Pending {

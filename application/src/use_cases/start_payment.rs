@@ -3,6 +3,7 @@
 use handover_domain::{Currency, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentStatus};
 
 use super::UseCaseError;
+use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
 
@@ -33,7 +34,7 @@ pub async fn start_payment(
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
             let actor = order.party(buyer);
-            if actor != OrderActor::Buyer {
+            if actor != OrderActor::Buyer && !planted(Mutant::SellerStartsPayment) {
                 return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
             }
             if order.status != OrderStatus::Pending {

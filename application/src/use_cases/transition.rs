@@ -1,9 +1,10 @@
 //! One step of an order, within a unit of work: shared by the use cases, the consumers and the jobs.
 
-use handover_domain::{Order, OrderAction, OrderActor, OrderId, ProductAction};
+use handover_domain::{Order, OrderAction, OrderActor, OrderId, OrderStatus, ProductAction};
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{OutboxQueries, UnitOfWork};
 use crate::{Actor, App, CommandContext, with_tx};
 
@@ -19,13 +20,16 @@ pub(crate) async fn apply(
 ) -> Result<Order, UseCaseError> {
     let (after, events) = order.apply(action, actor, announcer.now)?;
     one_row(unit.advance_order(&after).await?, "order")?;
-    if after.status.frees_product() {
+    if after.status.frees_product() && !planted(Mutant::ProductNotReleased) {
         let product = unit
             .product_by_id(order.tenant, order.product)
             .await?
             .ok_or(UseCaseError::NotFound { what: "product" })?;
         let freed = product.apply(ProductAction::Release, announcer.now)?;
         one_row(unit.advance_product(&freed).await?, "product")?;
+    }
+    if after.status == OrderStatus::Completed && planted(Mutant::EventForgotten) {
+        return Ok(after);
     }
     unit.append(&announcer.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)
@@ -50,7 +54,10 @@ pub(super) async fn by_party(
                 .order_of_party(tenant, id, user)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_have_happened() && happened(unit, &announcer).await? {
+            if attempt.may_have_happened()
+                && happened(unit, &announcer).await?
+                && !planted(Mutant::RetryAfterUnknownDecidesAgain)
+            {
                 return Ok(order);
             }
             apply(unit, &order, &action, order.party(user), &announcer, 0).await

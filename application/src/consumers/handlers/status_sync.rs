@@ -5,6 +5,7 @@ use handover_domain::{EventBody, EventType};
 
 use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::mutants::{Mutant, planted};
 use crate::ports::{Notification, OrderSide, UnitOfWork};
 
 /// Writes notifications: two per event.
@@ -37,8 +38,11 @@ impl Handler for StatusSync {
         let mut notifications = Vec::with_capacity(events.len() * 2);
         for event in events {
             let EventBody::OrderStatusChanged(change) = event.body()? else { return Err(untaken(event)) };
-            let parties =
+            let mut parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
+            if planted(Mutant::WrongPartyNotified) {
+                parties = [(OrderSide::Buyer, parties[1].1), (OrderSide::Seller, parties[0].1)];
+            }
             notifications.extend(parties.map(|(side, recipient)| Notification {
                 tenant: event.row.aggregate.tenant,
                 recipient,

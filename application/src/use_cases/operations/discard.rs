@@ -12,6 +12,7 @@ use tracing::warn;
 use super::letters::{Letters, Refused, UNDECIDED, decided};
 use super::{Action, ActionUnit, Reason, done_before};
 use crate::consumers::given_up;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{
     AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
     OutboxRow, StoreError, UnitOfWork,
@@ -248,6 +249,7 @@ async fn close_in(
             .is_some_and(|record| matches!(record.status, ConsumeStatus::Success | ConsumeStatus::Dead));
         if let Some((consumer, event)) = &case.event
             && !is_settled
+            && !planted(Mutant::DiscardLeavesEventAlive)
         {
             records.push(given_up(consumer, event, record, &case.letter.reason, entry.at));
         }

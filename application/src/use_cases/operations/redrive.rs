@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::{Action, Named, Reason, asked, done_before};
+use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
@@ -234,7 +235,9 @@ async fn move_on(
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (due, ids, entry) = &*job;
-            if let Some(changed) = done_before(unit, attempt, entry).await? {
+            if let Some(changed) = done_before(unit, attempt, entry).await?
+                && !planted(Mutant::RedriveTwice)
+            {
                 return Ok(changed);
             }
             let rows = unit.outbox_by_event(ids).await?;
@@ -242,7 +245,7 @@ async fn move_on(
                 rows.iter().filter(|row| wanted.is(row.status)).map(|row| &row.event_id).collect();
             let due: Vec<Redrive> = due.iter().filter(|it| still.contains(&it.event_id)).cloned().collect();
             let changed = unit.redrive(&due, entry.at).await?;
-            if changed > 0 {
+            if changed > 0 && !planted(Mutant::AuditForgotten) {
                 unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
             }
             Ok(changed)

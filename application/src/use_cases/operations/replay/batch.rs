@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::Ready;
 use crate::consumers::to_be_tried;
+use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, PublishOutcome, StoreError, UnitOfWork};
 use crate::relay::outgoing_to;
 use crate::use_cases::operations::done_before;
@@ -92,6 +93,7 @@ impl Batch {
             let status = record.as_ref().map(|record| record.status);
             let to = match status {
                 Some(ConsumeStatus::Success) => DeadLetterStatus::Replayed,
+                Some(_) | None if planted(Mutant::ReplayClosesLetterFirst) => DeadLetterStatus::Replayed,
                 Some(_) | None => DeadLetterStatus::Replaying,
             };
             let note = self.entry.reason.clone();
@@ -103,6 +105,9 @@ impl Batch {
             changed += 1;
             match status {
                 Some(ConsumeStatus::Success) => begun.push(Begun::Applied),
+                Some(ConsumeStatus::Dead) if planted(Mutant::ReplayLeavesLogDead) => {
+                    begun.push(Begun::OnItsWay)
+                }
                 Some(ConsumeStatus::Dead) | None => {
                     records.push(to_be_tried(letter.consumer, &letter.event, record.as_ref(), at));
                     begun.push(Begun::OnItsWay);
