@@ -40,7 +40,7 @@ impl Layer {
             [Some("application")] => Some(Self::Application),
             [Some("adapters"), Some(_)] => Some(Self::Adapter),
             [Some("bootstrap")] => Some(Self::Bootstrap),
-            [Some("tests")] => Some(Self::Tests),
+            [Some("tests")] | [Some("tests"), Some(_)] => Some(Self::Tests),
             _ => None,
         }
     }

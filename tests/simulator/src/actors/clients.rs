@@ -1,0 +1,162 @@
+//! Buyers and sellers: they buy, pay, ship, complete, cancel and look; some hang up, some look where they may not.
+
+use std::time::Duration;
+
+use handover_application::App;
+use handover_application::use_cases::*;
+use handover_domain::{Money, Order, OrderId, Shipment, TenantId, Title};
+
+use super::journal::{Journal, Listed, Told};
+use super::{by_user, gateway, tenants, user};
+use crate::faults::{Fault, Faults};
+
+/// How long a client waits that does not hang up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One thing a client does. What it was refused or promised it writes down.
+pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
+    let patience = if faults.strikes(Fault::HangUp) { faults.dice.millis(1..60) } else { PATIENCE };
+    // A client that hangs up learns nothing, whatever has happened.
+    let answered = tokio::time::timeout(patience, act_once(app, faults, journal)).await;
+    if answered.is_err() {
+        faults.note("a client", || "hangs up".to_owned());
+    }
+}
+
+async fn act_once(app: &App, faults: &Faults, journal: &Journal) {
+    let orders = journal.orders();
+    let roll = faults.dice.below(100);
+    if orders.is_empty() || roll < 38 {
+        return buy(app, faults, journal).await;
+    }
+    if roll < 42 {
+        return shelve(app, faults, journal).await;
+    }
+    if roll < 44 {
+        return list(app, faults, journal).await;
+    }
+    let Some((tenant, id)) = faults.dice.pick(&orders).copied() else { return };
+    if roll < 47 {
+        return look_where_it_may_not(app, faults, tenant, id).await;
+    }
+    let Ok(Some(order)) = look(app, tenant, id).await else { return };
+    match faults.dice.below(10) {
+        0..=4 => gateway::pay(app, faults, journal, &order).await,
+        _ => step(app, faults, journal, &order).await,
+    }
+}
+
+async fn buy(app: &App, faults: &Faults, journal: &Journal) {
+    let Some(product) = faults.dice.pick(&journal.products()).copied() else { return };
+    let buyer = user(100 + faults.dice.below(5));
+    let who = format!("buyer {buyer}");
+    let place = async || {
+        let context = by_user(faults, product.tenant, buyer);
+        match place_order(app, &context, PlaceOrder { product: product.id }).await {
+            Ok(order) => journal.placed(&who, product.tenant, order.id),
+            Err(error) => journal.failed(&who, &context, &error),
+        }
+    };
+    if faults.strikes(Fault::AsksTwice) {
+        tokio::join!(place(), place());
+    } else {
+        place().await;
+    }
+}
+
+async fn list(app: &App, faults: &Faults, journal: &Journal) {
+    let [first, second] = tenants();
+    let tenant = if faults.dice.permille(600) { first } else { second };
+    let seller = user(200 + faults.dice.below(4));
+    let title = Title::try_from(format!("thing {:x}", faults.dice.below(u64::MAX))).expect("a legal title");
+    let price = Money::from_minor(100 + i64::try_from(faults.dice.below(9_000)).unwrap_or(0));
+    let command = ListProduct { title: title.clone(), price: price.expect("a legal price") };
+    match list_product(app, &by_user(faults, tenant, seller), command).await {
+        Ok(product) => journal.listed(Listed { tenant, id: product.id, seller }, title),
+        Err(error) => faults.note(&format!("seller {seller}"), || format!("does not know: {error}")),
+    }
+}
+
+async fn shelve(app: &App, faults: &Faults, journal: &Journal) {
+    let Some(Listed { tenant, id, seller }) = faults.dice.pick(&journal.products()).copied() else { return };
+    let shelf = if faults.dice.permille(400) { Shelf::Off } else { Shelf::On };
+    let context = by_user(faults, tenant, seller);
+    if let Err(error) = shelve_product(app, &context, id, shelf).await {
+        journal.failed(&format!("seller {seller}"), &context, &error);
+    }
+}
+
+/// Somebody who is no party of the order, or of another marketplace, must not find it, nor move it.
+async fn look_where_it_may_not(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
+    let (tenant, who) = if faults.dice.permille(500) {
+        (tenant, user(700 + faults.dice.below(3)))
+    } else {
+        let [first, second] = tenants();
+        // The same numbers there are other people.
+        let other = if tenant == first { second } else { first };
+        (other, user(100 + faults.dice.below(5)))
+    };
+    if faults.dice.permille(300) {
+        return pay_as_the_seller(app, faults, tenant, id).await;
+    }
+    let context = by_user(faults, tenant, who);
+    let seen = match faults.dice.below(3) {
+        0 => find_order(app, &context, id).await,
+        1 => cancel_order(app, &context, id).await,
+        _ => complete_order(app, &context, id).await,
+    };
+    match seen {
+        Err(UseCaseError::NotFound { .. }) => {
+            faults.cover(|coverage| coverage.place("a refusal of a stranger"));
+        }
+        Err(UseCaseError::Store(_) | UseCaseError::Broker(_)) => {}
+        Ok(_) => faults.violation(format!("a stranger, {who} of tenant {tenant}, got at order {id}")),
+        Err(error) => {
+            faults.violation(format!("a stranger, {who} of tenant {tenant}, was told of order {id}: {error}"));
+        }
+    }
+}
+
+/// A seller sees the order, and must not pay it.
+async fn pay_as_the_seller(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
+    let Ok(Some(order)) = look(app, tenant, id).await else { return };
+    let start = StartPayment { order: id, method: "card".into() };
+    if let Ok(payment) = start_payment(app, &by_user(faults, tenant, order.seller), start).await {
+        faults.violation(format!("the seller of order {id} started payment {}", payment.id));
+    }
+}
+
+async fn step(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
+    let (seller, buyer) = (format!("seller {}", order.seller), format!("buyer {}", order.buyer));
+    let by = |id| by_user(faults, order.tenant, id);
+    let (who, context, reached) = match faults.dice.below(5) {
+        0 | 1 => {
+            let shipment = Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a legal shipment");
+            let context = by(order.seller);
+            let reached = ship_order(app, &context, order.id, shipment).await;
+            (seller, context, reached)
+        }
+        2 | 3 => {
+            let context = by(order.buyer);
+            let reached = complete_order(app, &context, order.id).await;
+            (buyer, context, reached)
+        }
+        _ => {
+            let context = by(order.buyer);
+            let reached = cancel_order(app, &context, order.id).await;
+            (buyer, context, reached)
+        }
+    };
+    match reached {
+        Ok(after) => journal.tell(&who, Told::Reached(order.id, after.status)),
+        Err(error) => journal.failed(&who, &context, &error),
+    }
+}
+
+async fn look(
+    app: &App,
+    tenant: TenantId,
+    id: OrderId,
+) -> Result<Option<Order>, handover_application::ports::StoreError> {
+    app.view().await?.order_by_id(tenant, id).await
+}

@@ -1,0 +1,124 @@
+//! Plays bad days.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use handover_simulator::campaign::{self, Tally};
+use handover_simulator::{Profile, Run, play, story};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Plays the whole application through thousands of bad days, in virtual time; one seed is one reproducible day.
+#[derive(Parser)]
+#[command(name = "simulate", max_term_width = 100)]
+struct Arguments {
+    /// How many seeds to play
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    first_seed: u64,
+    /// The kind of day: storm, database, broker or process; all of them where none is named
+    #[arg(long)]
+    profile: Option<Profile>,
+    /// How many threads; as many as there are processors where none is given
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Plays this seed alone and tells its story
+    #[arg(long, conflicts_with_all = ["seeds", "first_seed", "jobs", "traces"])]
+    seed: Option<u64>,
+    /// Ends the trouble of that seed after so many milliseconds
+    #[arg(long, requires = "seed", value_name = "MS")]
+    until: Option<u64>,
+    /// Prints one number for each seed's story: the same in every build
+    #[arg(long)]
+    traces: bool,
+    /// Plants this fault in the application (a build with `--features mutants`)
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutant: Option<handover_application::mutants::Mutant>,
+}
+
+impl Arguments {
+    fn plant(&self) {
+        #[cfg(feature = "mutants")]
+        handover_application::mutants::plant(self.mutant);
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let profiles = arguments.profile.map_or(Profile::ALL.to_vec(), |profile| vec![profile]);
+    if let Some(seed) = arguments.seed {
+        return tell(&arguments, seed, profiles.first().copied().unwrap_or(Profile::Storm));
+    }
+    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    for profile in profiles {
+        if arguments.traces {
+            for seed in arguments.first_seed..arguments.first_seed + arguments.seeds {
+                let outcome = play(Run { story: true, ..Run::new(seed, profile) });
+                println!("{seed} {} {:016x}", profile.name(), story::trace(&outcome.story));
+            }
+            continue;
+        }
+        if !many(&arguments, profile, jobs) {
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// One seed with its story.
+fn tell(arguments: &Arguments, seed: u64, profile: Profile) -> ExitCode {
+    arguments.plant();
+    let until = arguments.until.map(std::time::Duration::from_millis);
+    let outcome = play(Run { until, story: true, ..Run::new(seed, profile) });
+    for line in &outcome.story {
+        println!("{line}");
+    }
+    println!("{} orders, {} events", outcome.orders, outcome.events);
+    for broken in &outcome.violations {
+        println!("BROKEN: {broken}");
+    }
+    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Many seeds of one profile; false if one of them breaks a promise.
+fn many(arguments: &Arguments, profile: Profile, jobs: usize) -> bool {
+    let bar = ProgressBar::new(arguments.seeds).with_style(style());
+    bar.set_message(profile.name());
+    let begun = Instant::now();
+    let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
+    let day = |seed| {
+        arguments.plant();
+        play(Run::new(seed, profile))
+    };
+    let tally = campaign::run(seeds, jobs, day, || bar.inc(1));
+    bar.finish_and_clear();
+    print(profile, &tally, begun.elapsed().as_secs_f64());
+    let Some(seed) = tally.failed else { return true };
+    let shortest = campaign::shortest(seed, profile, |run| {
+        arguments.plant();
+        play(run)
+    });
+    println!("{}", campaign::report(seed, profile, &shortest));
+    false
+}
+
+fn style() -> ProgressStyle {
+    let template = "{msg} [{bar:40}] {pos}/{len} {per_sec} {eta}";
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn print(profile: Profile, tally: &Tally, seconds: f64) {
+    let Tally { seeds, orders, events, coverage, .. } = tally;
+    println!(
+        "{}: {seeds} seeds, {orders} orders, {events} events in {seconds:.1} s: {:.0} seeds/s",
+        profile.name(),
+        *seeds as f64 / seconds
+    );
+    print!("{coverage}");
+    for missing in coverage.missing() {
+        println!("never reached: {missing}");
+    }
+}

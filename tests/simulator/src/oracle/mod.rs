@@ -1,0 +1,195 @@
+//! What must be true when all is quiet. Reads the plain store, past all faults, and counts effects in their own rows.
+//!
+//! What can be seen on the way is checked there: at each commit ([`crate::ports`]), and where a client is answered
+//! ([`crate::actors`]).
+
+mod effects;
+mod history;
+mod log;
+mod parties;
+mod promises;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use handover_application::App;
+use handover_application::consumers::standard;
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::actors::journal::Journal;
+use super::faults::Faults;
+
+const ALL: u32 = 100_000;
+
+/// What the oracle looks at.
+pub(crate) struct Evidence {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) app: App,
+    pub(crate) journal: Journal,
+    pub(crate) faults: Faults,
+    /// Operators gave everything another chance since the trouble ended: nothing may be left but what they discarded.
+    pub(crate) tidied: bool,
+}
+
+impl Evidence {
+    async fn rows(&self) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows = self.store.view().await?.outbox_page(&OutboxFilter::default(), None, ALL).await?;
+        rows.sort_by_key(|row| row.id);
+        Ok(rows)
+    }
+}
+
+/// What is read once and asked for by several checks.
+struct Case<'a> {
+    evidence: &'a Evidence,
+    view: Box<dyn View>,
+    rows: &'a [OutboxRow],
+    /// Aggregates whose later events are held by a failed one.
+    held: BTreeSet<AggregateRef>,
+    letters: BTreeMap<(String, String), DeadLetter>,
+    broken: Vec<String>,
+}
+
+impl Case<'_> {
+    fn breaks(&mut self, what: String) {
+        self.broken.push(what);
+    }
+
+    /// Whether this row is not on its way although it is pending: a failed one before it holds it.
+    fn is_held(&self, row: &OutboxRow) -> bool {
+        row.status.is_pending() && row.is_ordered() && self.held.contains(&row.aggregate)
+    }
+
+    /// The events of these types that must have had their effect at this consumer, given what is parked.
+    async fn due(&mut self, consumer: &str, rows: &[&OutboxRow], types: &[EventType]) -> Result<Vec<EventId>, StoreError> {
+        let mut events = Vec::new();
+        for row in rows.iter().filter(|row| types.iter().any(|kind| kind.as_str() == row.event_type)) {
+            let record = self.view.consumption(consumer, &row.event_id).await?;
+            let parked = record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Dead);
+            // A FAILED row may have been caught up with from the outbox, or not at all: the log says which.
+            let passed_over = record.is_none() && (row.status == OutboxStatus::Failed || self.is_held(row));
+            if !parked && !passed_over {
+                events.push(row.event_id.clone());
+            }
+        }
+        Ok(events)
+    }
+
+    /// Whether each event that was due had its effect once, and those that nobody ever gave up in order.
+    fn compare(&mut self, consumer: &str, order: &Order, due: &[EventId], had: &[EventId]) {
+        let sorted = |events: &[EventId]| -> Vec<EventId> {
+            let mut events = events.to_vec();
+            events.sort();
+            events
+        };
+        if sorted(due) != sorted(had) {
+            self.breaks(format!("{consumer} had effects of {had:?} of order {}, due were {due:?}", order.id));
+            return;
+        }
+        let given_up = self.evidence.faults.seen(|seen| seen.given_up.clone());
+        // What was given up lets later ones pass, and may come after them.
+        let in_order = |events: &[EventId]| -> Vec<EventId> {
+            events.iter().filter(|event| !given_up.contains(event)).cloned().collect()
+        };
+        let (due, had) = (in_order(due), in_order(had));
+        if due != had {
+            self.breaks(format!("{consumer} applied {had:?} of order {}, in order is {due:?}", order.id));
+        }
+    }
+}
+
+/// How many orders and events there are.
+pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreError> {
+    let rows = evidence.rows().await?;
+    let orders = rows.iter().filter(|row| row.event_type == EventType::OrderCreated.as_str()).count();
+    Ok((orders, rows.len()))
+}
+
+/// What is still on its way, the first few of it; nothing means quiet.
+pub(crate) async fn unsettled(evidence: &Evidence, most: usize) -> Result<Vec<String>, StoreError> {
+    let mut open = Vec::new();
+    // First of all: as long as one is pending, there are events to come.
+    let later = evidence.app.now() + chrono::TimeDelta::hours(1);
+    for (_, order) in evidence.store.view().await?.orders_overdue(later, ALL).await? {
+        open.push(format!("order {order} is pending"));
+    }
+    if !open.is_empty() {
+        return Ok(open);
+    }
+    let rows = evidence.rows().await?;
+    let mut case = case(evidence, &rows).await?;
+    let subscribers = standard(&evidence.app);
+    for row in &rows {
+        if case.is_held(row) {
+            evidence.faults.cover(|coverage| coverage.place("an event held by a failed one"));
+        } else if row.status.is_pending() {
+            open.push(format!("outbox {} {} is {}", row.event_type, row.event_id, row.status));
+        }
+        for subscriber in &subscribers {
+            let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
+            if !takes.contains(&row.event_type.as_str()) {
+                continue;
+            }
+            let record = case.view.consumption(name, &row.event_id).await?;
+            // One that failed to be sent may have been begun from its row all the same.
+            let begun = row.status == OutboxStatus::Sent || record.is_some();
+            if begun && !record.as_ref().is_some_and(|record| record.status.is_settled()) {
+                let status = record.map_or("missing".to_owned(), |record| record.status.to_string());
+                open.push(format!("{name} {} {} is {status}", row.event_type, row.event_id));
+            }
+        }
+        if open.len() >= most {
+            return Ok(open);
+        }
+    }
+    for queue in evidence.broker.queues().await.unwrap_or_default() {
+        if queue.unacked > 0 || queue.ready > 0 {
+            let (name, ready, unacked) = (queue.name, queue.ready, queue.unacked);
+            open.push(format!("queue {name} has {ready} ready and {unacked} unacked"));
+        }
+    }
+    Ok(open)
+}
+
+/// Every promise that does not hold.
+pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, StoreError> {
+    let rows = evidence.rows().await?;
+    let mut case = case(evidence, &rows).await?;
+    let mut of_order: BTreeMap<(TenantId, i64), Vec<&OutboxRow>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.aggregate.kind == "Order") {
+        of_order.entry((row.aggregate.tenant, row.aggregate.id)).or_default().push(row);
+    }
+    let mut orders: Vec<Order> = Vec::new();
+    let mut counted = parties::Counted::new();
+    for ((tenant, id), rows) in &of_order {
+        let Ok(id) = OrderId::try_from(*id) else { continue };
+        let Some(order) = case.view.order_by_id(*tenant, id).await? else {
+            case.breaks(format!("order {id} has events and is not there"));
+            continue;
+        };
+        history::check(&mut case, &order, rows).await?;
+        effects::check(&mut case, &order, rows).await?;
+        parties::check(&mut case, &order, rows, &mut counted).await?;
+        orders.push(order);
+    }
+    parties::check_scores(&mut case, &counted).await?;
+    history::check_products(&mut case, &orders).await?;
+    promises::check(&mut case).await?;
+    log::check(&mut case).await?;
+    Ok(case.broken)
+}
+
+async fn case<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Case<'a>, StoreError> {
+    let mut view = evidence.store.view().await?;
+    let held = match evidence.app.rules.on_failed {
+        OnFailed::Continue => BTreeSet::new(),
+        OnFailed::Hold => {
+            view.blocked_page(None, None, ALL).await?.into_iter().map(|held| held.effect.aggregate).collect()
+        }
+    };
+    let letters = view.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
+    let letters = letters.into_iter().map(|it| ((it.effect.queue.clone(), it.effect.key.clone()), it.effect));
+    Ok(Case { evidence, view, rows, held, letters: letters.collect(), broken: Vec::new() })
+}

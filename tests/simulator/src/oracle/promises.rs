@@ -1,0 +1,64 @@
+//! What clients were told is so, and what they were refused did not happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{ALL, Case};
+use crate::actors::journal::Told;
+
+pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
+    let traces: BTreeSet<String> = case.rows.iter().filter_map(|row| row.metadata.trace_id.clone()).collect();
+    let mut audited: BTreeMap<String, u64> = BTreeMap::new();
+    for entry in case.view.audit_page(None, None, ALL).await? {
+        *audited.entry(entry.effect.trace_id).or_insert(0) += entry.effect.changed;
+    }
+    for told in case.evidence.journal.told() {
+        let holds = match &told {
+            Told::Placed(order) => has_event(case, *order, OrderStatus::Pending),
+            Told::Reached(order, status) => has_event(case, *order, *status),
+            Told::Settled(payment) => {
+                let settled = case.view.payment_by_id(*payment).await?;
+                settled.is_some_and(|payment| payment.status != PaymentStatus::Processing)
+            }
+            Told::Redriven(trace, count) => audited.get(trace).copied().unwrap_or(0) == *count,
+            Told::Refused(trace, _) => !traces.contains(trace),
+        };
+        if !holds {
+            case.breaks(match told {
+                Told::Refused(trace, why) => format!("refused ({why}), and done all the same: trace {trace}"),
+                told => format!("a client was told {told:?}, and it is not so"),
+            });
+        }
+    }
+    check_listed(case).await
+}
+
+/// One listing is one product, whatever became of the first attempt.
+async fn check_listed(case: &mut Case<'_>) -> Result<(), StoreError> {
+    for (listed, title) in case.evidence.journal.titles() {
+        let all = case.view.products_page(listed.tenant, None, None, ALL).await?;
+        let same: Vec<ProductId> =
+            all.iter().filter(|product| product.title == title).map(|product| product.id).collect();
+        if same != [listed.id] {
+            case.breaks(format!("product {} was listed once, and there are {same:?}", listed.id));
+        }
+    }
+    Ok(())
+}
+
+fn has_event(case: &Case<'_>, order: OrderId, status: OrderStatus) -> bool {
+    let about = |row: &&OutboxRow| row.aggregate.kind == "Order" && row.aggregate.id == order.get();
+    let wanted = match status {
+        OrderStatus::Pending => "ORDER_CREATED",
+        OrderStatus::Paid => "ORDER_PAID",
+        OrderStatus::Cancelled => "ORDER_CANCELLED",
+        OrderStatus::Refunded => "ORDER_REFUNDED",
+        OrderStatus::Shipped | OrderStatus::Completed => {
+            let text = format!("\"newStatus\":\"{status}\"");
+            return case.rows.iter().filter(about).any(|row| row.payload.contains(&text));
+        }
+    };
+    case.rows.iter().filter(about).any(|row| row.event_type == wanted)
+}

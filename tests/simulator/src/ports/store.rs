@@ -1,0 +1,53 @@
+//! The store with everything that databases do: away, busy, slow, commits lost and commits of unknown outcome.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use handover_application::ports::{Store, StoreError, UnitOfWork, View};
+
+use super::Process;
+use super::unit::Faulty;
+use crate::faults::Fault;
+
+/// A store whose faults come from the run's dice.
+pub(crate) struct FaultyStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) process: Process,
+    pub(crate) flavour: Flavour,
+}
+
+/// What becomes of a unit after one of its statements failed. The port promises of both the same: it cannot be committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// Further statements work, and are lost: a lock timeout rolls back its statement alone, and the adapter refuses the
+    /// COMMIT.
+    MariaDb,
+    /// Further statements are refused.
+    Postgres,
+}
+
+impl FaultyStore {
+    async fn connect(&self) -> Result<(), StoreError> {
+        self.process.faults.delay().await;
+        if self.process.faults.strikes(Fault::NoConnection) {
+            return Err(StoreError::Unavailable("no connection".into()));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        self.connect().await?;
+        let inner = self.inner.begin().await?;
+        Ok(Box::new(Faulty::new(inner, self.process.clone(), self.flavour, None)))
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.connect().await?;
+        let viewing = self.process.faults.opens_view();
+        let inner = self.inner.view().await?;
+        Ok(Box::new(Faulty::new(inner, self.process.clone(), self.flavour, viewing)))
+    }
+}

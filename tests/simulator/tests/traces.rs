@@ -1,0 +1,40 @@
+//! A seed is the same run every time: in this process and in another one, in this build and in an optimised one.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::process::Command;
+
+use handover_simulator::{Profile, Run, play, story};
+
+/// Of each profile.
+const SEEDS: u64 = 50;
+
+fn here() -> Vec<String> {
+    std::thread::scope(|scope| {
+        let profiles = Profile::ALL.map(|profile| {
+            scope.spawn(move || -> Vec<String> {
+                let trace = |seed| story::trace(&play(Run { story: true, ..Run::new(seed, profile) }).story);
+                (0..SEEDS).map(|seed| format!("{seed} {} {:016x}", profile.name(), trace(seed))).collect()
+            })
+        });
+        profiles.into_iter().flat_map(|profile| profile.join().expect("a run does not panic")).collect()
+    })
+}
+
+/// `HANDOVER_SIMULATE` names a program of another build (`tests/run` sets an optimised one); this build's, where not.
+fn elsewhere() -> Vec<String> {
+    let program = std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());
+    let output = Command::new(program).args(["--traces", "--seeds", &SEEDS.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_every_process_and_build() {
+    let (here, elsewhere) = (here(), elsewhere());
+    assert_eq!(here.len() as u64, SEEDS * Profile::ALL.len() as u64);
+    assert_eq!(here, elsewhere);
+    let different: std::collections::BTreeSet<&str> =
+        here.iter().filter_map(|line| line.rsplit_once(' ')).map(|(_, trace)| trace).collect();
+    assert_eq!(different.len(), here.len(), "two seeds are the same run");
+}
