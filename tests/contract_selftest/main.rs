@@ -237,6 +237,10 @@ flaws! { broken_by_store(StoreFlaw) {
     effects_are_deduplicated: EffectsAreDeduplicated breaks [
         "a_listing_change_applied_twice_shows_twice",
     ]
+    releases_that_come_first_are_forgotten: ReleasesThatComeFirstAreForgotten breaks [
+        "a_listing_ends_the_same_in_whatever_order_its_changes_come",
+        "listing_changes_are_read_back_in_the_order_applied",
+    ]
     notifications_are_deduplicated: NotificationsAreDeduplicated breaks [
         "notifications_are_read_back_in_the_order_written_and_show_twice",
     ]

@@ -37,6 +37,8 @@ async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
                 "DROP TABLE audit_log",
                 "DROP INDEX idx_payments_order ON payments",
                 "DROP INDEX idx_consume_event ON event_consume_log",
+                "DROP INDEX idx_listing_changes_product ON listing_changes",
+                "DELETE FROM _sqlx_migrations WHERE version > 4",
                 "UPDATE _sqlx_migrations SET success = false WHERE version = 4",
             ] {
                 outside(&database, undone).await.unwrap();
@@ -51,7 +53,8 @@ async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
                 "ALTER TABLE dead_letters DROP COLUMN decided_at, DROP COLUMN note",
                 "DROP INDEX idx_dead_letters_key, idx_dead_letters_tenant, idx_dead_letters_undecided",
                 "DROP INDEX idx_payments_order, idx_consume_event, idx_consume_open, idx_consume_count",
-                "DELETE FROM _sqlx_migrations WHERE version = 4",
+                "DROP INDEX idx_listing_changes_product",
+                "DELETE FROM _sqlx_migrations WHERE version >= 4",
             ] {
                 outside(&database, undone).await.unwrap();
             }

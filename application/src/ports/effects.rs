@@ -3,6 +3,8 @@
 //! **Invariant:** nothing here refuses a second row of the same event. Exactly-once is the consume log's work, and a
 //! doubled effect must show.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
@@ -39,6 +41,13 @@ pub struct ListingChange {
     pub at: DateTime<Utc>,
 }
 
+impl ListingChange {
+    /// Whose listing of which product it changes.
+    pub fn listing(&self) -> (TenantId, UserId, ProductId) {
+        (self.tenant, self.seller, self.product)
+    }
+}
+
 /// A product in its seller's listing, as the events left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingEntry {
@@ -50,6 +59,33 @@ pub struct ListingEntry {
     pub event_id: EventId,
     /// When.
     pub update_time: DateTime<Utc>,
+}
+
+impl ListingEntry {
+    /// How the listing of a product stands after all of its changes, given in the order in which they were applied;
+    /// `None` without any.
+    ///
+    /// It is taken by the order that occupied and never released it: the one that occupied it last, where there are
+    /// several. So it ends the same in whatever order the changes come, as the events of different orders do, and as one
+    /// that is replayed does.
+    pub fn after<'a>(changes: impl DoubleEndedIterator<Item = &'a ListingChange> + Clone) -> Option<ListingEntry> {
+        let released: BTreeSet<OrderId> = changes
+            .clone()
+            .filter(|change| change.kind == ListingChangeKind::Released)
+            .map(|change| change.order)
+            .collect();
+        let holds =
+            |change: &&ListingChange| change.kind == ListingChangeKind::Occupied && !released.contains(&change.order);
+        let frees = |change: &&ListingChange| change.kind == ListingChangeKind::Released;
+        let holder = changes.clone().rev().find(holds);
+        let last = holder.or_else(|| changes.rev().find(frees))?;
+        Some(ListingEntry {
+            product: last.product,
+            taken_by: holder.map(|change| change.order),
+            event_id: last.event_id.clone(),
+            update_time: last.at,
+        })
+    }
 }
 
 /// A shipment task to be opened.
@@ -127,8 +163,8 @@ pub trait EffectQueries: Send {
 /// Writes effects.
 #[async_trait]
 pub trait EffectRepo: Send {
-    /// Adds changes in the order given and brings the projection up to date: `Occupied` sets the order that has the
-    /// product; `Released` frees it if that order still has it there.
+    /// Adds changes in the order given and brings the projection up to date: a listing MUST stand as
+    /// [`ListingEntry::after`] says of all changes of its product, also where units change it at once.
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError>;
 
     /// Opens shipment tasks in the order given.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
+    EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask, Numbered,
     OrderSide, ShipmentTask, StoreError,
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
@@ -16,14 +16,25 @@ use super::statement::next;
 use super::tables::{Row, Table, rows_below};
 use super::unit::MemoryUnit;
 
-/// The order by which effects are found.
+/// Whose listing of which product.
+type Listing = (TenantId, UserId, ProductId);
+
+/// The order by which effects are found, and the listing, if they change one.
 pub(super) trait OfOrder: Clone {
     fn order(&self) -> (TenantId, OrderId);
+
+    fn listing(&self) -> Option<Listing> {
+        None
+    }
 }
 
 impl OfOrder for ListingChange {
     fn order(&self) -> (TenantId, OrderId) {
         (self.tenant, self.order)
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        Some(ListingChange::listing(self))
     }
 }
 
@@ -34,22 +45,31 @@ impl OfOrder for NewShipmentTask {
 }
 
 #[derive(Default)]
-pub(super) struct ByOrder(BTreeMap<(TenantId, OrderId), BTreeSet<i64>>);
+pub(super) struct EffectIndex {
+    of_order: BTreeMap<(TenantId, OrderId), BTreeSet<i64>>,
+    of_listing: BTreeMap<Listing, BTreeSet<i64>>,
+}
 
 impl<E: OfOrder> Row for Numbered<E> {
     type Key = i64;
-    type Index = ByOrder;
+    type Index = EffectIndex;
 
     fn key(&self) -> i64 {
         self.id
     }
 
-    fn enter(&self, index: &mut ByOrder) {
-        index.0.entry(self.effect.order()).or_default().insert(self.id);
+    fn enter(&self, index: &mut EffectIndex) {
+        index.of_order.entry(self.effect.order()).or_default().insert(self.id);
+        if let Some(listing) = self.effect.listing() {
+            index.of_listing.entry(listing).or_default().insert(self.id);
+        }
     }
 
-    fn leave(&self, index: &mut ByOrder) {
-        if let Some(ids) = index.0.get_mut(&self.effect.order()) {
+    fn leave(&self, index: &mut EffectIndex) {
+        if let Some(ids) = index.of_order.get_mut(&self.effect.order()) {
+            ids.remove(&self.id);
+        }
+        if let Some(ids) = self.effect.listing().and_then(|listing| index.of_listing.get_mut(&listing)) {
             ids.remove(&self.id);
         }
     }
@@ -60,7 +80,16 @@ pub(super) fn of_order<E: OfOrder>(
     table: &Table<Numbered<E>>,
     order: (TenantId, OrderId),
 ) -> impl Iterator<Item = (i64, &Numbered<E>)> {
-    let ids = table.index.0.get(&order).into_iter().flatten();
+    let ids = table.index.of_order.get(&order).into_iter().flatten();
+    ids.filter_map(|id| Some((*id, table.get(id)?)))
+}
+
+/// The changes of a listing in a table, by their numbers.
+fn of_listing<E: OfOrder>(
+    table: &Table<Numbered<E>>,
+    listing: Listing,
+) -> impl Iterator<Item = (i64, &Numbered<E>)> {
+    let ids = table.index.of_listing.get(&listing).into_iter().flatten();
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
@@ -73,10 +102,10 @@ pub(super) struct ListingRow {
 }
 
 impl Row for ListingRow {
-    type Key = (TenantId, UserId, ProductId);
+    type Key = Listing;
     type Index = ();
 
-    fn key(&self) -> (TenantId, UserId, ProductId) {
+    fn key(&self) -> Listing {
         (self.tenant, self.seller, self.entry.product)
     }
 }
@@ -177,24 +206,18 @@ impl EffectRepo for MemoryUnit {
             for change in changes {
                 let id = next(&mut statement.sequences.effects);
                 statement.own.listing_changes.put(Numbered { id, effect: change.clone() });
-                let key = (change.tenant, change.seller, change.product);
-                let taken_by = statement.listings().get(&key).and_then(|row| row.entry.taken_by);
-                let taken_by = match change.kind {
-                    ListingChangeKind::Occupied => Some(change.order),
-                    ListingChangeKind::Released if taken_by == Some(change.order) => None,
-                    // Another order has it by now, or nobody.
-                    ListingChangeKind::Released => continue,
+            }
+            let listings: BTreeSet<_> = changes.iter().map(ListingChange::listing).collect();
+            for listing in listings {
+                let all: Vec<ListingChange> = {
+                    let changes = statement.listing_changes();
+                    let of_listing = changes.select(|table| of_listing(table, listing));
+                    of_listing.map(|row| row.effect.clone()).collect()
                 };
-                statement.own.listings.put(ListingRow {
-                    tenant: change.tenant,
-                    seller: change.seller,
-                    entry: ListingEntry {
-                        product: change.product,
-                        taken_by,
-                        event_id: change.event_id.clone(),
-                        update_time: change.at,
-                    },
-                });
+                let (tenant, seller, _) = listing;
+                if let Some(entry) = ListingEntry::after(all.iter()) {
+                    statement.own.listings.put(ListingRow { tenant, seller, entry });
+                }
             }
             Ok(())
         })

@@ -1,6 +1,6 @@
 //! What consumers did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
@@ -147,32 +147,59 @@ impl EffectQueries for Session {
 }
 
 impl Session {
-    /// The listings as they are, locked.
-    async fn listings(&mut self, keys: &[Listing]) -> Result<BTreeMap<Listing, ListingEntry>, StoreError> {
-        let mut listings = BTreeMap::new();
+    /// Every change of these products, in the order in which they were applied.
+    async fn changes_of(&mut self, listings: &BTreeSet<Listing>) -> Result<Vec<ListingChange>, StoreError> {
         let mut products: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
-        for (tenant, _, product) in keys {
+        for (tenant, _, product) in listings {
             products.entry(*tenant).or_default().push(product.get());
         }
+        let mut changes = Vec::new();
         for (tenant, products) in products {
             for products in products.chunks(MAX_ROWS) {
                 let products = padded(products);
                 let sql = format!(
-                    "SELECT {ENTRY} FROM listings {key} WHERE tenant_id = ? AND product_id IN ({products}) {lock}",
-                    key = self.dialect.by_key("PRIMARY"),
+                    "SELECT id, {CHANGE} FROM listing_changes \
+                     WHERE tenant_id = ? AND product_id IN ({products}) ORDER BY id",
                     products = marks(products.len()),
-                    lock = self.dialect.for_update(),
                 );
                 let values = values![tenant.get()].into_iter().chain(products.into_iter().map(Value::from));
                 for row in self.fetch(&sql, values.collect()).await? {
-                    let fields = row.of("listings", "product_id");
-                    let key = (fields.id("tenant_id")?, fields.id("seller_id")?, fields.id("product_id")?);
-                    listings.insert(key, entry(&row)?);
+                    changes.push(change(&row)?);
                 }
             }
         }
-        Ok(listings)
+        Ok(changes)
     }
+
+    /// Writes listings, and so locks them.
+    async fn put_listings(&mut self, listings: &BTreeMap<Listing, ListingEntry>) -> Result<(), StoreError> {
+        let rows = listings
+            .iter()
+            .flat_map(|((tenant, seller, product), entry)| {
+                values![
+                    tenant.get(),
+                    seller.get(),
+                    product.get(),
+                    entry.taken_by.map(OrderId::get),
+                    &entry.event_id,
+                    entry.update_time,
+                ]
+            })
+            .collect();
+        let after = self
+            .dialect
+            .or_replace("tenant_id, product_id, seller_id", &["taken_by", "event_id", "update_time"]);
+        self.insert(&format!("INSERT INTO listings ({ENTRY})"), 6, rows, &after).await.map(|_| ())
+    }
+}
+
+/// How the listings of these changes stand after them.
+fn listed(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTreeMap<Listing, ListingEntry> {
+    let after = |listing: &Listing| {
+        let own = changes.iter().filter(|change| change.listing() == *listing);
+        Some((*listing, ListingEntry::after(own)?))
+    };
+    listings.iter().filter_map(after).collect()
 }
 
 #[async_trait]
@@ -195,49 +222,14 @@ impl EffectRepo for Session {
             .collect();
         self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
 
-        let mut keys: Vec<Listing> = changes.iter().map(|c| (c.tenant, c.seller, c.product)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let mut listings = self.listings(&keys).await?;
-        let mut touched = BTreeMap::new();
-        for change in changes {
-            let key = (change.tenant, change.seller, change.product);
-            let taken_by = match change.kind {
-                ListingChangeKind::Occupied => Some(change.order),
-                ListingChangeKind::Released => {
-                    if listings.get(&key).and_then(|entry| entry.taken_by) != Some(change.order) {
-                        continue;
-                    }
-                    None
-                }
-            };
-            let entry = ListingEntry {
-                product: change.product,
-                taken_by,
-                event_id: change.event_id.clone(),
-                update_time: change.at,
-            };
-            listings.insert(key, entry.clone());
-            touched.insert(key, entry);
-        }
-        let rows = touched
-            .iter()
-            .flat_map(|((tenant, seller, product), entry)| {
-                values![
-                    tenant.get(),
-                    seller.get(),
-                    product.get(),
-                    entry.taken_by.map(OrderId::get),
-                    &entry.event_id,
-                    entry.update_time,
-                ]
-            })
-            .collect();
-        let after = self
-            .dialect
-            .or_replace("tenant_id, product_id, seller_id", &["taken_by", "event_id", "update_time"]);
-        self.insert(&format!("INSERT INTO listings ({ENTRY})"), 6, rows, &after).await?;
-        Ok(())
+        // Written as if there were no other changes: that locks the listing, so that the others can be read. Nearly
+        // always there are none that matter.
+        let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
+        let alone = listed(&listings, changes);
+        self.put_listings(&alone).await?;
+        let mut stand = listed(&listings, &self.changes_of(&listings).await?);
+        stand.retain(|listing, entry| alone.get(listing) != Some(entry));
+        self.put_listings(&stand).await
     }
 
     async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {

@@ -9,8 +9,10 @@ use crate::ports::{ListingChange, ListingChangeKind, UnitOfWork};
 
 /// Keeps the listing projection.
 ///
-/// Late events: a release frees the product only while its own order has it there, so an old one cannot undo a newer
-/// order's hold.
+/// Late events: a listing stands as all changes of its product say, whatever came first ([`ListingEntry::after`]). So an
+/// order that was over before it was seen to begin takes nothing, and an old one cannot undo a newer order's hold.
+///
+/// [`ListingEntry::after`]: crate::ports::ListingEntry::after
 pub struct Inventory {
     app: App,
 }

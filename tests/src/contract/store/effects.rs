@@ -1,11 +1,14 @@
 //! What consumers do. Nothing refuses a second row of the same event: a doubled effect must show.
 
+use std::sync::Arc;
+
 use handover_application::ports::{
-    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, OrderSide,
+    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, OrderSide, Store, StoreError,
 };
 use handover_domain::TenantId;
+use tokio::sync::Barrier;
 
-use super::{StoreRig, in_unit, view};
+use super::{StoreRig, in_unit, view, within};
 use crate::samples::{
     event_id, later, listing_change, order_id, product_id, shipment_task, start, tenant, user,
 };
@@ -124,6 +127,73 @@ pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn StoreR
     .await;
     change(rig, &[]).await;
     assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
+}
+
+/// Events of different orders come in any order, and one that is replayed comes last: a product is taken by the order
+/// that occupied and never released it, or free.
+pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dyn StoreRig) {
+    let changes = |product| {
+        [
+            listing_change(product, 7, Occupied, &format!("a-{product}")),
+            listing_change(product, 7, Released, &format!("b-{product}")),
+            listing_change(product, 8, Occupied, &format!("c-{product}")),
+        ]
+    };
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (product, order) in (1..).zip(orders) {
+        for place in order {
+            change(rig, &[changes(product)[place].clone()]).await;
+        }
+        // And in one call, with the rest of another.
+        let product = product + 10;
+        let [first, second, third] = order.map(|place| changes(product)[place].clone());
+        change(rig, &[first, second]).await;
+        change(rig, &[third]).await;
+    }
+    for (product, taken_by, event) in listing(rig).await {
+        assert_eq!((taken_by, event), (Some(8), format!("c-{product}")), "product {product}");
+    }
+    let late = [listing_change(30, 9, Released, "d"), listing_change(30, 9, Occupied, "e")];
+    for late in late {
+        change(rig, &[late]).await;
+    }
+    assert_eq!(listing(rig).await.last(), Some(&entry(30, None, "d")), "one that was released takes nothing");
+}
+
+/// Units that change one listing at the same time: also where it has no row yet, none forgets what the other did.
+pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn StoreRig) {
+    async fn attempt(store: &dyn Store, changes: &[ListingChange]) -> Result<(), StoreError> {
+        let mut unit = store.begin().await?;
+        unit.change_listings(changes).await?;
+        unit.commit().await
+    }
+    const ROUNDS: i64 = 8;
+    for product in 1..=ROUNDS {
+        let over = [
+            listing_change(product, 7, Occupied, &format!("a-{product}")),
+            listing_change(product, 7, Released, &format!("b-{product}")),
+        ];
+        let live = [listing_change(product, 8, Occupied, &format!("c-{product}"))];
+        let barrier = Arc::new(Barrier::new(2));
+        let units = [over.to_vec(), live.to_vec()].map(|changes| {
+            let (store, barrier) = (rig.store(), barrier.clone());
+            tokio::spawn(async move {
+                barrier.wait().await;
+                loop {
+                    match attempt(store.as_ref(), &changes).await {
+                        Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                        outcome => return outcome,
+                    }
+                }
+            })
+        });
+        for unit in units {
+            within("a unit", unit).await.expect("no unit panics").expect("every unit changes it");
+        }
+    }
+    for (product, taken_by, event) in listing(rig).await {
+        assert_eq!((taken_by, event), (Some(8), format!("c-{product}")), "product {product}");
+    }
 }
 
 /// A listing is one seller's in one tenant, by product id; effects of an order are one tenant's.

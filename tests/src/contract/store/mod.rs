@@ -375,6 +375,8 @@ macro_rules! store_rules {
             a_released_product_is_free,
             a_release_by_an_order_that_has_it_no_more_changes_nothing,
             changes_of_one_call_are_applied_in_the_order_given,
+            a_listing_ends_the_same_in_whatever_order_its_changes_come,
+            of_units_that_change_one_listing_every_change_counts,
             effects_are_one_tenants_and_one_sellers,
             pages_of_listings_run_from_the_greatest_product_down,
             pages_of_shipments_are_of_one_user_on_one_side,

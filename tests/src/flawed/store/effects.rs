@@ -44,11 +44,12 @@ writes! {
     }
 
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
-        if !self.has(Flaw::EffectsAreDeduplicated) {
-            return self.inner().change_listings(changes).await;
-        }
         for change in changes {
-            if !self.inner().listing_changes(change.tenant, change.order).await?.contains(change) {
+            let applied = self.inner().listing_changes(change.tenant, change.order).await?;
+            let is_first = applied.is_empty() && change.kind == ListingChangeKind::Released;
+            let forgotten = (self.has(Flaw::EffectsAreDeduplicated) && applied.contains(change))
+                || (self.has(Flaw::ReleasesThatComeFirstAreForgotten) && is_first);
+            if !forgotten {
                 self.inner().change_listings(std::slice::from_ref(change)).await?;
             }
         }

@@ -40,6 +40,7 @@ pub enum Flaw {
     RecordIgnoresWhatIsExpected,
     UnappliedForgetsFailed,
     EffectsAreDeduplicated,
+    ReleasesThatComeFirstAreForgotten,
     NotificationsAreDeduplicated,
     NotificationsLeakToOtherTenants,
     CreditIsCountedOncePerEvent,
