@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, Envelope, TenantId};
+use handover_domain::AggregateRef;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
 use super::alone::{AloneEnd, CountFirst, Counted};
 use super::answered::answered;
-use super::inbox::{Identity, Inbox, claimed_aggregate, identify};
+use super::inbox::{Identity, Inbox, Taken, identify};
 use super::{Subscriber, sweep};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
@@ -32,7 +32,7 @@ pub struct Consumer {
 }
 
 /// Deliveries of aggregates that are being settled one by one.
-type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<Delivery>>>>;
+type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<Taken>>>>;
 
 impl Consumer {
     /// A consumer on its queue.
@@ -137,7 +137,7 @@ impl Worker {
                 let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
                 self.settle(&tags, Settle::Ack).await;
             }
-            let fresh = self.join_lanes(deliveries);
+            let fresh = self.join_lanes(deliveries.into_iter().map(Taken::of).collect());
             let group = self.inbox.apply_group(fresh).await;
             self.settle(&group.done, Settle::Ack).await;
             self.open_lanes(group.alone);
@@ -149,28 +149,28 @@ impl Worker {
     }
 
     /// Hands deliveries of an aggregate that has a lane to that lane; returns the others.
-    fn join_lanes(&self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
+    fn join_lanes(&self, deliveries: Vec<Taken>) -> Vec<Taken> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = Vec::with_capacity(deliveries.len());
-        for delivery in deliveries {
-            match lanes.get_mut(&lane_of(&delivery)) {
-                Some(lane) => lane.push_back(delivery),
-                None => fresh.push(delivery),
+        for taken in deliveries {
+            match lanes.get_mut(&taken.lane()) {
+                Some(lane) => lane.push_back(taken),
+                None => fresh.push(taken),
             }
         }
         fresh
     }
 
     /// Opens a lane for each aggregate and lets it run beside the others.
-    fn open_lanes(&self, deliveries: Vec<Delivery>) {
-        for delivery in deliveries {
-            let key = lane_of(&delivery);
+    fn open_lanes(&self, deliveries: Vec<Taken>) {
+        for taken in deliveries {
+            let key = taken.lane();
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(lane) = lanes.get_mut(&key) {
-                lane.push_back(delivery);
+                lane.push_back(taken);
                 continue;
             }
-            lanes.insert(key.clone(), VecDeque::from([delivery]));
+            lanes.insert(key.clone(), VecDeque::from([taken]));
             drop(lanes);
             let worker = self.clone();
             let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
@@ -188,7 +188,7 @@ impl Worker {
                 }
                 next
             };
-            let Some(delivery) = next else { return };
+            let Some(Taken { delivery, .. }) = next else { return };
             if self.over.is_cancelled() {
                 // Not begun: closing the subscription returns it.
                 continue;
@@ -286,16 +286,4 @@ impl Worker {
 enum Settle {
     Ack,
     Nack(Requeue),
-}
-
-/// The aggregate a delivery says it is about; one that says nothing has a lane of its own.
-fn lane_of(delivery: &Delivery) -> AggregateRef {
-    match Envelope::parse(&delivery.message.body) {
-        Ok(envelope) => claimed_aggregate(&envelope, &delivery.message),
-        Err(_) => AggregateRef {
-            tenant: TenantId::DEFAULT,
-            kind: String::new(),
-            id: i64::try_from(delivery.tag.0).unwrap_or(i64::MAX),
-        },
-    }
 }

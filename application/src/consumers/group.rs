@@ -8,7 +8,7 @@ use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::{debug, info};
 
 use super::gate::{Verdict, plan};
-use super::inbox::{Inbox, InboxError, carries, claimed_aggregate};
+use super::inbox::{Inbox, InboxError, Taken, carries, claimed_aggregate};
 use crate::ports::{Delivery, DeliveryTag, Unapplied};
 use crate::with_tx;
 
@@ -18,19 +18,21 @@ pub(super) struct GroupEnd {
     /// Done: to be acked.
     pub(super) done: Vec<DeliveryTag>,
     /// To be looked at one by one.
-    pub(super) alone: Vec<Delivery>,
+    pub(super) alone: Vec<Taken>,
 }
 
 impl Inbox {
     /// Applies what can be applied of these deliveries in one unit of work.
-    pub(super) async fn apply_group(&self, deliveries: Vec<Delivery>) -> GroupEnd {
+    pub(super) async fn apply_group(&self, deliveries: Vec<Taken>) -> GroupEnd {
         let mut end = GroupEnd::default();
         let mut group: Vec<(Delivery, Envelope)> = Vec::new();
-        for delivery in deliveries {
-            match Envelope::parse(&delivery.message.body) {
-                Ok(envelope) if !delivery.redelivered => group.push((delivery, envelope)),
+        for taken in deliveries {
+            match taken {
+                Taken { delivery, envelope: Some(envelope) } if !delivery.redelivered => {
+                    group.push((delivery, envelope));
+                }
                 // A redelivered one may be what killed a process: its attempt is counted before it runs.
-                Ok(_) | Err(_) => end.alone.push(delivery),
+                taken => end.alone.push(taken),
             }
         }
         if group.is_empty() {
@@ -54,13 +56,14 @@ impl Inbox {
                             consumer = self.name(), "[{}] Message consumed successfully", self.name());
                         end.done.push(delivery.tag);
                     } else {
-                        end.alone.push(delivery);
+                        end.alone.push(Taken { delivery, envelope: Some(envelope) });
                     }
                 }
             }
             Err(error) => {
                 debug!(%error, consumer = self.name(), "a group is taken apart");
-                end.alone.extend(group.into_iter().map(|(delivery, _)| delivery));
+                let taken = |(delivery, envelope)| Taken { delivery, envelope: Some(envelope) };
+                end.alone.extend(group.into_iter().map(taken));
             }
         }
         end

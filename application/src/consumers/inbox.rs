@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Expected, Message,
+    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected, Message,
     OutboxQueries, OutboxRow, StoreError, Unapplied, UnitOfWork,
 };
 use crate::relay::envelope_of;
@@ -242,6 +242,32 @@ pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
         && envelope.aggregate_id == row.aggregate.id
         && serde_json::from_str::<serde_json::Value>(&row.payload)
             .is_ok_and(|payload| payload == envelope.payload)
+}
+
+/// A delivery, and what it carries: parsed once.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) delivery: Delivery,
+    /// Nothing where the body is no envelope.
+    pub(super) envelope: Option<Envelope>,
+}
+
+impl Taken {
+    pub(super) fn of(delivery: Delivery) -> Taken {
+        Taken { envelope: Envelope::parse(&delivery.message.body).ok(), delivery }
+    }
+
+    /// The aggregate it says it is about; one that says nothing has a lane of its own.
+    pub(super) fn lane(&self) -> AggregateRef {
+        match &self.envelope {
+            Some(envelope) => claimed_aggregate(envelope, &self.delivery.message),
+            None => AggregateRef {
+                tenant: TenantId::DEFAULT,
+                kind: String::new(),
+                id: i64::try_from(self.delivery.tag.0).unwrap_or(i64::MAX),
+            },
+        }
+    }
 }
 
 /// The aggregate that a message says it is about; its outbox row has the last word.

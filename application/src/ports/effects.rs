@@ -68,14 +68,17 @@ impl ListingEntry {
     /// It is taken by the order that occupied and never released it: the one that occupied it last, where there are
     /// several. So it ends the same in whatever order the changes come, as the events of different orders do, and as one
     /// that is replayed does.
-    pub fn after<'a>(changes: impl DoubleEndedIterator<Item = &'a ListingChange> + Clone) -> Option<ListingEntry> {
+    pub fn after<'a>(
+        changes: impl DoubleEndedIterator<Item = &'a ListingChange> + Clone,
+    ) -> Option<ListingEntry> {
         let released: BTreeSet<OrderId> = changes
             .clone()
             .filter(|change| change.kind == ListingChangeKind::Released)
             .map(|change| change.order)
             .collect();
-        let holds =
-            |change: &&ListingChange| change.kind == ListingChangeKind::Occupied && !released.contains(&change.order);
+        let holds = |change: &&ListingChange| {
+            change.kind == ListingChangeKind::Occupied && !released.contains(&change.order)
+        };
         let frees = |change: &&ListingChange| change.kind == ListingChangeKind::Released;
         let holder = changes.clone().rev().find(holds);
         let last = holder.or_else(|| changes.rev().find(frees))?;

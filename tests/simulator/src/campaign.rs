@@ -23,7 +23,12 @@ pub struct Tally {
 
 /// Plays these seeds on so many threads until one fails; the smaller ones are played to their end, so that the seed it
 /// names is the smallest. `played` is called after each.
-pub fn run(seeds: std::ops::Range<u64>, jobs: usize, day: impl Fn(u64) -> Outcome + Sync, played: impl Fn() + Sync) -> Tally {
+pub fn run(
+    seeds: std::ops::Range<u64>,
+    jobs: usize,
+    day: impl Fn(u64) -> Outcome + Sync,
+    played: impl Fn() + Sync,
+) -> Tally {
     let next = AtomicU64::new(seeds.start);
     let failed = AtomicU64::new(u64::MAX);
     let tally = Mutex::new(Tally::default());

@@ -66,7 +66,8 @@ impl Coverage {
     pub fn rarer_than(&self, times: u64) -> Vec<String> {
         let struck = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
         let rare = Fault::ALL.iter().filter(|fault| struck(fault) < times);
-        rare.map(|fault| format!("the fault {} of the {}: {}", fault.name(), fault.port(), struck(fault))).collect()
+        rare.map(|fault| format!("the fault {} of the {}: {}", fault.name(), fault.port(), struck(fault)))
+            .collect()
     }
 
     /// What was never reached and has to be.
@@ -90,7 +91,9 @@ impl fmt::Display for Coverage {
         let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for fault in Fault::ALL {
             let count = self.faults.get(fault).copied().unwrap_or(0);
-            rows.entry(format!("faults of the {}", fault.port())).or_default().push(format!("{} {count}", fault.name()));
+            rows.entry(format!("faults of the {}", fault.port()))
+                .or_default()
+                .push(format!("{} {count}", fault.name()));
         }
         for point in CrashPoint::ALL {
             let count = self.points.get(point).copied().unwrap_or(0);

@@ -51,7 +51,7 @@ faults! {
         /// A call takes up to 400 ms.
         Slow 30,
         /// A call takes longer than a lease.
-        Stall 6,
+        Stall 8,
         /// COMMIT failed, and nothing was committed.
         CommitLost 15,
         /// The connection was lost in COMMIT, which had happened.
@@ -311,7 +311,7 @@ impl Faults {
             return;
         }
         let pause = if self.strikes(Fault::Stall) {
-            self.dice.millis(1_500..5_000)
+            self.dice.millis(1_500..6_000)
         } else if self.strikes(Fault::Slow) {
             self.dice.millis(0..400)
         } else {

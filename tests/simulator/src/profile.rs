@@ -42,7 +42,13 @@ impl Profile {
         };
         // What comes from outside comes on every day.
         let outside = matches!(fault.port(), "client" | "gateway" | "handler");
-        if home { 700 } else if outside { 300 } else { 80 }
+        if home {
+            700
+        } else if outside {
+            300
+        } else {
+            80
+        }
     }
 }
 

@@ -166,7 +166,7 @@ impl World {
     async fn play(self, until: Option<Duration>) -> Outcome {
         self.open().await;
         let begun = Instant::now();
-        let horizon = Duration::from_secs(5 + self.faults.dice.below(10));
+        let horizon = Duration::from_secs(4 + self.faults.dice.below(8));
         let horizon = until.map_or(horizon, |until| until.min(horizon));
         let trouble = async {
             let slots = (0..self.slots.len()).map(|slot| self.supervise(slot));
@@ -193,7 +193,8 @@ impl World {
             self.app(slot).tx.tasks.kill();
             self.app(slot).tx.tasks.ended().await;
         }
-        self.faults.note("world", || format!("ends with {orders} orders, {events} events and {violations:?}"));
+        self.faults
+            .note("world", || format!("ends with {orders} orders, {events} events and {violations:?}"));
         Outcome { violations, orders, events, trouble, coverage, story: self.faults.story() }
     }
 
@@ -210,8 +211,13 @@ impl World {
             let seller = actors::user(200 + number % 4);
             let title = Title::try_from(format!("thing {number}")).expect("a legal title");
             let command = ListProduct { title, price: Money::from_minor(8_850).expect("a legal price") };
-            let listed = list_product(&seller_app, &actors::by_user(&self.faults, tenant, seller), command).await;
-            self.journal.add_product(Listed { tenant, id: listed.expect("a healthy store lists").id, seller });
+            let listed =
+                list_product(&seller_app, &actors::by_user(&self.faults, tenant, seller), command).await;
+            self.journal.add_product(Listed {
+                tenant,
+                id: listed.expect("a healthy store lists").id,
+                seller,
+            });
         }
         for slot in 0..self.slots.len() {
             self.start(slot);
@@ -221,7 +227,8 @@ impl World {
     /// The application past all faults.
     fn plain_app(&self) -> App {
         let app = self.app(0);
-        let tx = Transactor { store: Arc::new(self.store.clone()), tasks: Tasks::default(), ..app.tx.clone() };
+        let tx =
+            Transactor { store: Arc::new(self.store.clone()), tasks: Tasks::default(), ..app.tx.clone() };
         App::new(tx, Arc::new(self.broker.clone()), (*app.rules).clone())
     }
 
@@ -267,7 +274,7 @@ impl World {
 
     async fn clients(&self) {
         let client = || async {
-            for _ in 0..5 + self.faults.dice.below(9) {
+            for _ in 0..4 + self.faults.dice.below(8) {
                 let slot = self.faults.dice.index(self.slots.len());
                 clients::act(&self.app(slot), &self.faults, &self.journal).await;
                 self.faults.sleep(self.faults.dice.millis(0..800)).await;
@@ -278,7 +285,7 @@ impl World {
 
     async fn operators(&self) {
         loop {
-            self.faults.sleep(self.faults.dice.millis(1_000..5_000)).await;
+            self.faults.sleep(self.faults.dice.millis(500..2_500)).await;
             let slot = self.faults.dice.index(self.slots.len());
             // A process that dies under the operator answers nothing.
             let app = self.app(slot);
@@ -327,7 +334,7 @@ impl World {
             if looks > 1 || most > 1 {
                 break open;
             }
-            self.faults.sleep(Duration::from_secs(1)).await;
+            self.faults.sleep(Duration::from_millis(500)).await;
         };
         let mut violations: Vec<String> = open.into_iter().map(|what| format!("stuck: {what}")).collect();
         violations.extend(oracle::violations(&evidence).await.expect("the plain store answers"));
@@ -357,9 +364,9 @@ impl Setting {
                 retry: RetryPolicy::Schedule { delays: RELAY_RESTS.to_vec() },
                 on_failed,
                 on_outage,
-                lease_ms: 2_400,
+                lease_ms: 3_000,
                 confirm_timeout: second * 4,
-                scan_interval: second * 2,
+                scan_interval: second * 3,
                 batch: NonZeroU32::MIN.saturating_add(upto(20)),
                 ..RelaySettings::default()
             },
@@ -373,7 +380,7 @@ impl Setting {
                 },
                 attempt_timeout: second * 4,
                 lease: second * 6,
-                sweep_interval: second * 3,
+                sweep_interval: second * 4,
                 lost_after: second * 6,
             },
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },

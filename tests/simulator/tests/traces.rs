@@ -23,7 +23,8 @@ fn here() -> Vec<String> {
 
 /// `HANDOVER_SIMULATE` names a program of another build (`tests/run` sets an optimised one); this build's, where not.
 fn elsewhere() -> Vec<String> {
-    let program = std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());
+    let program =
+        std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());
     let output = Command::new(program).args(["--traces", "--seeds", &SEEDS.to_string()]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()

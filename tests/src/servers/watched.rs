@@ -115,7 +115,9 @@ impl Watched {
         let begun = Instant::now();
         while children.iter().any(|child| runs(*child)) {
             if begun.elapsed() > END_WITHIN {
-                return Err(format!("processes of the killed server {} still run: {children:?}", self.pid).into());
+                return Err(
+                    format!("processes of the killed server {} still run: {children:?}", self.pid).into()
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         }

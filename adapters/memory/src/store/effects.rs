@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask, Numbered,
-    OrderSide, ShipmentTask, StoreError,
+    EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask, Numbered, OrderSide,
+    ShipmentTask, StoreError,
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 

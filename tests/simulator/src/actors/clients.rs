@@ -32,11 +32,11 @@ async fn act_once(app: &App, faults: &Faults, journal: &Journal) {
     if roll < 42 {
         return shelve(app, faults, journal).await;
     }
-    if roll < 44 {
+    if roll < 46 {
         return list(app, faults, journal).await;
     }
     let Some((tenant, id)) = faults.dice.pick(&orders).copied() else { return };
-    if roll < 47 {
+    if roll < 49 {
         return look_where_it_may_not(app, faults, tenant, id).await;
     }
     let Ok(Some(order)) = look(app, tenant, id).await else { return };
@@ -112,7 +112,8 @@ async fn look_where_it_may_not(app: &App, faults: &Faults, tenant: TenantId, id:
         Err(UseCaseError::Store(_) | UseCaseError::Broker(_)) => {}
         Ok(_) => faults.violation(format!("a stranger, {who} of tenant {tenant}, got at order {id}")),
         Err(error) => {
-            faults.violation(format!("a stranger, {who} of tenant {tenant}, was told of order {id}: {error}"));
+            faults
+                .violation(format!("a stranger, {who} of tenant {tenant}, was told of order {id}: {error}"));
         }
     }
 }

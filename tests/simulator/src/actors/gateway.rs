@@ -18,7 +18,10 @@ pub(super) async fn pay(app: &App, faults: &Faults, journal: &Journal, order: &O
         Err(error) => return journal.failed(&who, &context, &error),
     };
     if payment.order != order.id {
-        faults.violation(format!("order {} was asked to be paid, payment {} is another's", order.id, payment.id));
+        faults.violation(format!(
+            "order {} was asked to be paid, payment {} is another's",
+            order.id, payment.id
+        ));
     }
     let result = if faults.dice.permille(150) { PaymentResult::Failed } else { PaymentResult::Success };
     if faults.strikes(Fault::ReportedLate) {
@@ -55,7 +58,13 @@ fn report(payment: &Payment, result: PaymentResult) -> Settlement {
     Settlement { transaction_id: format!("txn-{}", payment.id), result, amount: payment.amount }
 }
 
-async fn settle(app: &App, faults: &Faults, journal: &Journal, payment: &Payment, report: Settlement) -> bool {
+async fn settle(
+    app: &App,
+    faults: &Faults,
+    journal: &Journal,
+    payment: &Payment,
+    report: Settlement,
+) -> bool {
     let context = by_gateway(faults, payment.tenant);
     match settle_payment(app, &context, SettlePayment { payment: payment.id, report }).await {
         Ok(settled) => {

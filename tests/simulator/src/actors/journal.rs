@@ -58,7 +58,9 @@ impl Journal {
 
     /// A seller was told that it is listed. Titles are told apart: one listing is one product.
     pub(crate) fn listed(&self, product: Listed, title: Title) {
-        self.faults.note(&format!("seller {}", product.seller), || format!("is told: product {} is listed", product.id));
+        self.faults.note(&format!("seller {}", product.seller), || {
+            format!("is told: product {} is listed", product.id)
+        });
         let mut book = self.book();
         book.titles.push((product, title));
         book.products.push(product);

@@ -83,7 +83,9 @@ fn all_letters() -> Letters {
 async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
     let command = ReplayLetters { letters: all_letters(), dry_run: false, reason: Some(reason()) };
     let done = replay_dead_letters(app, &by_operator(faults, tenant), command).await?;
-    faults.note("an operator", || format!("replays {} of {} letters of tenant {tenant}", done.replayed, done.matched));
+    faults.note("an operator", || {
+        format!("replays {} of {} letters of tenant {tenant}", done.replayed, done.matched)
+    });
     Ok(())
 }
 
@@ -91,10 +93,16 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
     let context = by_operator(faults, tenant);
     let mut letters = dead_letters(app, &context, DeadLetterFilter::default(), None, 20).await?.items;
     letters.retain(|it| matches!(it.letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying));
+    // One that is on its way back is the harder to give up.
+    if letters.iter().any(|it| it.letter.status == DeadLetterStatus::Replaying) {
+        letters.retain(|it| it.letter.status == DeadLetterStatus::Replaying);
+    }
     let Some(parked) = faults.dice.pick(&letters) else { return Ok(()) };
     let keys = Named::new(vec![parked.letter.key.clone()]).expect("one name");
     let letters = Letters::Keys { keys, queue: Some(parked.letter.queue.clone()) };
-    let done = discard_dead_letters(app, &context, DiscardLetters { letters, dry_run: false, reason: reason() }).await?;
+    let done =
+        discard_dead_letters(app, &context, DiscardLetters { letters, dry_run: false, reason: reason() })
+            .await?;
     faults.note("an operator", || {
         format!("discards {} letter: {} at {}", done.discarded, parked.letter.key, parked.letter.queue)
     });
@@ -122,6 +130,9 @@ async fn look(app: &App, faults: &Faults, tenant: TenantId) {
     if let Ok(letters) = dead_letters(app, &context, DeadLetterFilter::default(), None, 50).await
         && let Some(parked) = letters.items.iter().find(|parked| parked.letter.tenant != tenant)
     {
-        faults.violation(format!("an operator of tenant {tenant} saw the letter {} of another", parked.letter.key));
+        faults.violation(format!(
+            "an operator of tenant {tenant} saw the letter {} of another",
+            parked.letter.key
+        ));
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use handover_application::ports::*;
+use handover_application::topology::INVENTORY_QUEUE;
 use handover_domain::*;
 
 use super::Case;
+use crate::actors::journal::Listed;
 
 /// Each change of an order has its events, and the order stands where they say.
 pub(super) async fn check(case: &mut Case<'_>, order: &Order, rows: &[&OutboxRow]) -> Result<(), StoreError> {
@@ -69,7 +71,10 @@ fn check_payment(case: &mut Case<'_>, payment: &Payment) {
         PaymentStatus::Failed => &["PAYMENT_FAILED"],
     };
     if announced != expected {
-        case.breaks(format!("payment {} is {} and was announced as {announced:?}", payment.id, payment.status));
+        case.breaks(format!(
+            "payment {} is {} and was announced as {announced:?}",
+            payment.id, payment.status
+        ));
     }
 }
 
@@ -86,8 +91,30 @@ pub(super) async fn check_products(case: &mut Case<'_>, orders: &[Order]) -> Res
         };
         let orders = live.get(&listed.id).map(Vec::as_slice).unwrap_or_default();
         if orders.len() > 1 || (orders.len() == 1) != (product.status == ProductStatus::Sold) {
-            case.breaks(format!("product {} is {} with the live orders {orders:?}", listed.id, product.status));
+            case.breaks(format!(
+                "product {} is {} with the live orders {orders:?}",
+                listed.id, product.status
+            ));
         }
+        if case.evidence.tidied {
+            check_listing(case, listed, orders).await?;
+        }
+    }
+    Ok(())
+}
+
+/// When every event has had its effect, the seller's listing is what it would be had they come one after the other.
+async fn check_listing(case: &mut Case<'_>, listed: Listed, live: &[OrderId]) -> Result<(), StoreError> {
+    let discarded =
+        |letter: &DeadLetter| letter.status == DeadLetterStatus::Discarded && letter.queue == INVENTORY_QUEUE;
+    let entries = case.view.listing_of(listed.tenant, listed.seller).await?;
+    let Some(entry) = entries.iter().find(|entry| entry.product == listed.id) else { return Ok(()) };
+    if entry.taken_by.as_ref() != live.first() && !case.letters.values().any(discarded) {
+        let taken = entry.taken_by;
+        case.breaks(format!(
+            "the listing of product {} has it taken by {taken:?}, live is {live:?}",
+            listed.id
+        ));
     }
     Ok(())
 }

@@ -31,7 +31,10 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     let tidied = case.evidence.tidied;
     for row in case.rows {
         if tidied && row.status == OutboxStatus::Failed {
-            case.breaks(format!("{} {} was redriven on a good day and is FAILED", row.event_type, row.event_id));
+            case.breaks(format!(
+                "{} {} was redriven on a good day and is FAILED",
+                row.event_type, row.event_id
+            ));
         }
     }
     for subscriber in standard(&case.evidence.app) {

@@ -63,7 +63,12 @@ impl Case<'_> {
     }
 
     /// The events of these types that must have had their effect at this consumer, given what is parked.
-    async fn due(&mut self, consumer: &str, rows: &[&OutboxRow], types: &[EventType]) -> Result<Vec<EventId>, StoreError> {
+    async fn due(
+        &mut self,
+        consumer: &str,
+        rows: &[&OutboxRow],
+        types: &[EventType],
+    ) -> Result<Vec<EventId>, StoreError> {
         let mut events = Vec::new();
         for row in rows.iter().filter(|row| types.iter().any(|kind| kind.as_str() == row.event_type)) {
             let record = self.view.consumption(consumer, &row.event_id).await?;

@@ -22,7 +22,11 @@ pub(super) async fn check(
 }
 
 /// Every change of status is told to the buyer and to the seller, once and in order.
-async fn check_notifications(case: &mut Case<'_>, order: &Order, rows: &[&OutboxRow]) -> Result<(), StoreError> {
+async fn check_notifications(
+    case: &mut Case<'_>,
+    order: &Order,
+    rows: &[&OutboxRow],
+) -> Result<(), StoreError> {
     let due = case.due("status-sync", rows, &[EventType::OrderStatusChanged]).await?;
     let all = case.view.notifications_about(order.tenant, order.id).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
@@ -77,7 +81,9 @@ pub(super) async fn check_scores(case: &mut Case<'_>, counted: &Counted) -> Resu
     for ((tenant, buyer), counts) in counted {
         let credit = case.view.credit_of(*tenant, *buyer).await?;
         if credit.as_ref().map(|credit| (credit.counts, credit.score)) != Some((*counts, counts.score())) {
-            case.breaks(format!("the credit of buyer {buyer} is {credit:?}, the changes add up to {counts:?}"));
+            case.breaks(format!(
+                "the credit of buyer {buyer} is {credit:?}, the changes add up to {counts:?}"
+            ));
         }
     }
     Ok(())

@@ -79,7 +79,9 @@ impl FaultyBroker {
         let Route::Topic(key) = outgoing.route().clone() else { return Ok(()) };
         if key.starts_with("order.timeout.delay") {
             if self.strikes(Fault::Early) {
-                self.inner.publish(vec![Outgoing::to_queue(event, TIMEOUT_QUEUE.to_owned(), message)]).await?;
+                self.inner
+                    .publish(vec![Outgoing::to_queue(event, TIMEOUT_QUEUE.to_owned(), message)])
+                    .await?;
             }
         } else if self.strikes(Fault::Corrupted) {
             message.body = message.body.replacen("\"payload\":{", "\"payload\":{\"forged\":1,", 1);
@@ -128,7 +130,9 @@ impl FaultyBroker {
 
     fn tell(&self, outcome: &PublishOutcome, route: &Route) {
         self.process.faults.seen(|seen| match (outcome, route) {
-            (PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. }, _) => seen.refuses(outcome.event_id()),
+            (PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. }, _) => {
+                seen.refuses(outcome.event_id())
+            }
             (PublishOutcome::Confirmed(confirmed), Route::Queue(queue)) => {
                 seen.sent_back.insert((queue.clone(), confirmed.event_id().clone()));
             }
@@ -175,7 +179,8 @@ impl Broker for FaultyBroker {
             self.tell(&outcome, &route);
             outcomes.push(outcome);
         }
-        let point = if replay { CrashPoint::InReplayAfterSending } else { CrashPoint::AfterPublishBeforeConfirm };
+        let point =
+            if replay { CrashPoint::InReplayAfterSending } else { CrashPoint::AfterPublishBeforeConfirm };
         self.process.may_die(point).await;
         self.process.faults.delay().await;
         Ok(outcomes)

@@ -27,7 +27,12 @@ pub(super) struct Faulty<I: ?Sized> {
 }
 
 impl<I: ?Sized> Faulty<I> {
-    pub(super) fn new(inner: Box<I>, process: Process, flavour: Flavour, viewing: Option<Viewing>) -> Faulty<I> {
+    pub(super) fn new(
+        inner: Box<I>,
+        process: Process,
+        flavour: Flavour,
+        viewing: Option<Viewing>,
+    ) -> Faulty<I> {
         Faulty { inner, process, flavour, failed: false, wrote: Wrote::default(), _viewing: viewing }
     }
 
@@ -118,7 +123,6 @@ passes_on! { impl LeaseQueries for View {
 passes_on! { impl IdBlocks for UnitOfWork {
     fn take_id_block(kind: IdKind, size: u32) -> i64;
 } }
-
 
 #[async_trait]
 impl<I: View + ?Sized> OrderQueries for Faulty<I> {
@@ -366,7 +370,9 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
         let Some(consumer) = self.process.consumers.get(decision.queue.as_str()) else { return Ok(()) };
         let applied = |it: &&Consumed| it.consumer == *consumer && it.record.status == ConsumeStatus::Success;
         if !consumed.iter().any(|it| applied(&it)) {
-            self.wrote.broken.push(format!("the letter {event} at {consumer} is closed, and it is not back there"));
+            self.wrote
+                .broken
+                .push(format!("the letter {event} at {consumer} is closed, and it is not back there"));
         }
         Ok(())
     }
@@ -442,16 +448,27 @@ impl<I: UnitOfWork + ?Sized> ConsumeLog for Faulty<I> {
                 Some(_) => before + 1,
                 None => it.attempts,
             };
-            let rest = Duration::from_millis(200 << it.attempts.clamp(1, 5).saturating_sub(1)).min(CONSUMER_REST);
+            let rest =
+                Duration::from_millis(200 << it.attempts.clamp(1, 5).saturating_sub(1)).min(CONSUMER_REST);
             let due = it.next_retry_time.map(|due| (due - it.consume_time).to_std().unwrap_or_default());
             if failed.is_some_and(|from| from != "DEAD") && due.is_none_or(|due| due < rest) {
-                self.wrote.broken.push(format!("{} failed {} times and rests for {due:?}", what(), it.attempts));
+                self.wrote.broken.push(format!(
+                    "{} failed {} times and rests for {due:?}",
+                    what(),
+                    it.attempts
+                ));
             }
             if it.attempts != counted {
-                self.wrote.broken.push(format!("{}: {before} attempts, one more failed, {} counted", what(), it.attempts));
+                self.wrote.broken.push(format!(
+                    "{}: {before} attempts, one more failed, {} counted",
+                    what(),
+                    it.attempts
+                ));
             }
             if it.status == ConsumeStatus::Waiting {
-                self.process.faults.cover(|coverage| coverage.place("an event that waits for an earlier one"));
+                self.process
+                    .faults
+                    .cover(|coverage| coverage.place("an event that waits for an earlier one"));
             }
             self.wrote.counts |= it.status == ConsumeStatus::Processing;
             self.wrote.fails |= failed.is_some() || it.status == ConsumeStatus::Dead;
@@ -535,7 +552,13 @@ pub(crate) const RELAY_RESTS: [Duration; 3] =
 
 /// A row of the outbox in the words of the story.
 fn named(row: &OutboxRow) -> String {
-    format!("{} {} of {} {}", row.event_type, row.event_id, row.aggregate.kind.to_lowercase(), row.aggregate.id)
+    format!(
+        "{} {} of {} {}",
+        row.event_type,
+        row.event_id,
+        row.aggregate.kind.to_lowercase(),
+        row.aggregate.id
+    )
 }
 
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
@@ -555,12 +578,21 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
             for it in earlier {
                 let (confirmed, given_up, released) = faults.seen(|seen| {
                     let id = &it.event_id;
-                    (seen.confirmed.contains(id), seen.given_up.contains(id), seen.released.contains(&it.aggregate))
+                    (
+                        seen.confirmed.contains(id),
+                        seen.given_up.contains(id),
+                        seen.released.contains(&it.aggregate),
+                    )
                 });
                 let passed = it.status.is_pending() && !given_up;
                 let holds = self.process.on_failed == OnFailed::Hold && it.status == OutboxStatus::Failed;
                 if !confirmed && (passed || (holds && !released)) {
-                    self.wrote.broken.push(format!("{} was sent before {}, which is {}", named(row), named(it), it.status));
+                    self.wrote.broken.push(format!(
+                        "{} was sent before {}, which is {}",
+                        named(row),
+                        named(it),
+                        it.status
+                    ));
                 }
             }
         }
@@ -605,7 +637,9 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
         let ours = self.inner.fence(owner, holds).await?;
         self.wrote.settler = Some((owner.clone(), holds.to_vec()));
         if holds.iter().any(|hold| !ours.contains(hold.partition)) {
-            self.process.faults.cover(|coverage| coverage.place("a partition lost in the middle of a window"));
+            self.process
+                .faults
+                .cover(|coverage| coverage.place("a partition lost in the middle of a window"));
         }
         Ok(ours)
     }
@@ -614,7 +648,9 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
         self.statement()?;
         let ids: Vec<EventId> = confirmed.iter().map(|it| it.event_id().clone()).collect();
         let rows = self.rows(&ids).await?;
-        for row in rows.iter().filter(|row| !self.process.faults.seen(|seen| seen.confirmed.contains(&row.event_id))) {
+        for row in
+            rows.iter().filter(|row| !self.process.faults.seen(|seen| seen.confirmed.contains(&row.event_id)))
+        {
             self.wrote.broken.push(format!("{} became SENT, and no broker ever confirmed it", named(row)));
         }
         self.check_order(&rows).await?;
@@ -635,19 +671,23 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
             }
             let charged = after.status == OutboxStatus::Failed || after.next_retry_time.is_some();
             if after.retry_count != row.retry_count + u32::from(charged) {
-                let broken = format!("{} failed {} times, then {}", named(row), row.retry_count, after.retry_count);
+                let broken =
+                    format!("{} failed {} times, then {}", named(row), row.retry_count, after.retry_count);
                 self.wrote.broken.push(broken);
             }
             let refused = self.process.faults.seen(|seen| seen.was_refused(&row.event_id));
             if charged && !refused && self.process.on_outage == OnOutage::Wait {
-                self.wrote.broken.push(format!("{} is charged with what the broker never refused", named(row)));
+                self.wrote
+                    .broken
+                    .push(format!("{} is charged with what the broker never refused", named(row)));
             }
             if let Some(rest) = RELAY_RESTS.get(row.retry_count as usize).filter(|_| charged) {
                 self.wrote.charged.push((row.event_id.clone(), *rest));
             }
             let spent = after.retry_count > row.max_retry_count;
             if spent != (after.status == OutboxStatus::Failed) {
-                let broken = format!("{} is {} after {} failures", named(row), after.status, after.retry_count);
+                let broken =
+                    format!("{} is {} after {} failures", named(row), after.status, after.retry_count);
                 self.wrote.broken.push(broken);
             }
         }
@@ -660,7 +700,8 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
         let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
         let rows = self.rows(&ids).await?;
         self.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
-        (self.wrote.announces, self.wrote.by_operator) = (true, rows.iter().any(|row| !row.status.is_pending()));
+        (self.wrote.announces, self.wrote.by_operator) =
+            (true, rows.iter().any(|row| !row.status.is_pending()));
         self.wrote.redriven.extend(ids);
         self.inner.redrive(redriven, now).await
     }

@@ -75,7 +75,8 @@ impl Wrote {
         let leases = unit.partition_leases().await?;
         let (relay, holds) = self.settler.take().unzip();
         for partition in &self.settled {
-            let epoch = holds.iter().flatten().find(|hold| hold.partition == *partition).map(|hold| hold.epoch);
+            let epoch =
+                holds.iter().flatten().find(|hold| hold.partition == *partition).map(|hold| hold.epoch);
             let owned = leases.iter().any(|lease| {
                 lease.partition == *partition && lease.owner == relay && Some(lease.epoch) == epoch
             });
@@ -92,7 +93,9 @@ impl Wrote {
         process.faults.cover(|coverage| self.steps.iter().for_each(|edge| coverage.edge(*edge)));
         for (consumer, event) in &self.effects {
             if !self.applied.contains(&((*consumer).to_owned(), event.clone())) {
-                process.faults.violation(format!("{consumer} had an effect of {event} without saying so in its log"));
+                process
+                    .faults
+                    .violation(format!("{consumer} had an effect of {event} without saying so in its log"));
             }
         }
         if self.by_operator && !self.audited {
