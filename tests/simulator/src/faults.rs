@@ -55,7 +55,7 @@ faults! {
         /// COMMIT failed, and nothing was committed.
         CommitLost 15,
         /// The connection was lost in COMMIT, which had happened.
-        CommitUnknownApplied 15,
+        CommitUnknownApplied 40,
         /// The connection was lost in COMMIT, which had not happened.
         CommitUnknownLost 15,
     }

@@ -114,7 +114,7 @@ impl World {
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
         let store = MemoryStore::new(Arc::clone(&port), Wake::default());
         let broker = MemoryBroker::new(port);
-        let processes = if faults.dice.permille(250) { 3 } else { 2 };
+        let processes = if faults.dice.permille(150) { 3 } else { 2 };
         let clocks = (0..processes).map(|_| FaultyClock::new(clock.another())).collect();
         let journal = Journal::new(faults.clone());
         let (slots, consumers) = (Vec::new(), Arc::default());

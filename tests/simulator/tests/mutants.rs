@@ -1,6 +1,12 @@
 //! The test of the test: each fault planted in the real code is found.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use handover_application::mutants::{Mutant, plant};
 use handover_simulator::campaign;

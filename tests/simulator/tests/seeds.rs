@@ -1,6 +1,12 @@
 //! No seed breaks a promise, and the seeds go where it hurts.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::time::Instant;
 

@@ -1,6 +1,12 @@
 //! A seed is the same run every time: in this process and in another one, in this build and in an optimised one.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::process::Command;
 

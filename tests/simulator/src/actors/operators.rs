@@ -14,11 +14,11 @@ use crate::faults::Faults;
 pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
     let tenant = if faults.dice.permille(500) { first } else { second };
-    let done = match faults.dice.below(10) {
+    let done = match faults.dice.below(12) {
         0 | 1 => redrive(app, faults, journal, tenant, OutboxStatus::Failed).await,
-        2 => redrive(app, faults, journal, tenant, OutboxStatus::Sent).await,
-        3..=6 => replay(app, faults, tenant).await,
-        7 => discard(app, faults, tenant).await,
+        2 | 3 => redrive(app, faults, journal, tenant, OutboxStatus::Sent).await,
+        4..=7 => replay(app, faults, tenant).await,
+        8 | 9 => discard(app, faults, tenant).await,
         _ => release(app, faults, tenant).await,
     };
     if let Err(error) = done {
@@ -33,7 +33,7 @@ pub(crate) async fn tidy_up(app: &App, faults: &Faults, journal: &Journal) {
         let done = redrive(app, faults, journal, tenant, OutboxStatus::Failed).await;
         complain(faults, "redrive", done);
         // What was sent is sent once more, and must change nothing.
-        if faults.dice.permille(250) {
+        if faults.dice.permille(150) {
             let done = redrive(app, faults, journal, tenant, OutboxStatus::Sent).await;
             complain(faults, "redrive", done);
         }

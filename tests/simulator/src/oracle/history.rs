@@ -49,7 +49,13 @@ fn reached(row: &OutboxRow) -> Option<String> {
         EventType::OrderPaid => OrderStatus::Paid,
         EventType::OrderCancelled => OrderStatus::Cancelled,
         EventType::OrderRefunded => OrderStatus::Refunded,
-        _ => {
+        EventType::OrderStatusChanged
+        | EventType::OrderTimeout
+        | EventType::PaymentSucceeded
+        | EventType::PaymentFailed
+        | EventType::RefundSucceeded
+        | EventType::RefundFailed
+        | EventType::InvoiceGenerated => {
             let (_, status) = row.payload.split_once("\"newStatus\":\"")?;
             return status.split_once('"').map(|(status, _)| status.to_owned());
         }

@@ -699,11 +699,15 @@ impl<I: UnitOfWork + ?Sized> OutboxRepo for Faulty<I> {
         self.statement()?;
         let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
         let rows = self.rows(&ids).await?;
-        self.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
-        (self.wrote.announces, self.wrote.by_operator) =
-            (true, rows.iter().any(|row| !row.status.is_pending()));
+        let changed = self.inner.redrive(redriven, now).await?;
+        let movable = rows.iter().filter(|row| !row.status.is_pending()).count();
+        // Another operator may have been faster with some of them: which, is not told.
+        if changed == movable as u64 {
+            self.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
+        }
+        (self.wrote.announces, self.wrote.by_operator) = (changed > 0, changed > 0);
         self.wrote.redriven.extend(ids);
-        self.inner.redrive(redriven, now).await
+        Ok(changed)
     }
 
     async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
