@@ -25,6 +25,7 @@ pub(crate) const PLACES: &[&str] = &[
     "a payment that came too late",
     "a publish after a failed one",
     "an attempt after a failed or unfinished one",
+    "an end as on a good day",
     "an event held by a failed one",
     "an event that waits for an earlier one",
     "an order closed by its deadline",

@@ -32,6 +32,8 @@ use super::story::Line;
 const QUIET_WITHIN: Duration = Duration::from_secs(180);
 /// How long a process may take to stop when asked to, on a bad day.
 const STOPS_WITHIN: Duration = Duration::from_secs(120);
+/// How many in 1,000 days are compared with the same day without trouble.
+const COMPARED: u64 = 150;
 /// How many attempts a consumer has.
 pub(crate) const ATTEMPTS: u32 = 4;
 
@@ -185,6 +187,11 @@ impl World {
         if violations.is_empty() {
             operators::tidy_up(&self.app(0), &self.faults, &self.journal).await;
             violations.extend(self.settle(true).await);
+            if violations.is_empty() && self.faults.dice.permille(COMPARED) {
+                let differences = oracle::differences(&self.evidence(true)).await;
+                violations
+                    .extend(differences.unwrap_or_else(|error| vec![format!("a good day refused: {error}")]));
+            }
         }
         violations.splice(0..0, self.faults.violations());
         let coverage = self.faults.coverage();

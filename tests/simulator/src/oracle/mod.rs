@@ -3,6 +3,7 @@
 //! What can be seen on the way is checked there: at each commit ([`crate::ports`]), and where a client is answered
 //! ([`crate::actors`]).
 
+mod convergence;
 mod effects;
 mod history;
 mod log;
@@ -104,6 +105,8 @@ impl Case<'_> {
         }
     }
 }
+
+pub(crate) use convergence::differences;
 
 /// How many orders and events there are.
 pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreError> {
