@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::EventId;
+use handover_domain::{EventId, PointsRules};
 
 use crate::ports::{Broker, NewEvent, OnFailed, StoreError, View};
 use crate::{CommandContext, Extensions, Ids, Transactor};
@@ -18,6 +18,8 @@ pub struct Rules {
     pub max_retry_count: u32,
     /// What a given-up event means for later ones of its aggregate (`outbox.on-failed`).
     pub on_failed: OnFailed,
+    /// What points are worth and how they are earned (`asset.points-per-unit`, `asset.earn-per-unit`).
+    pub points: PointsRules,
 }
 
 impl Rules {

@@ -110,7 +110,7 @@ async fn library(file: &std::path::Path) -> Result<(App, Wake), Error> {
         .route("BOOK_LENT", "book.lent")
         .consumer(reminders, &["book.lent"]);
     let (pending_timeout, on_failed) = (Duration::from_secs(900), OnFailed::Continue);
-    let rules = Rules { pending_timeout, max_retry_count: 3, on_failed };
+    let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };
     Ok((App::new(tx, broker, rules).extended(own), wake))
 }
 

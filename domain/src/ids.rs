@@ -73,6 +73,8 @@ integer_id! {
     PaymentId,
     /// A refund.
     RefundId,
+    /// A coupon.
+    CouponId,
     /// An invoice.
     InvoiceId,
 }

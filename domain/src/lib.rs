@@ -5,6 +5,7 @@
 //!
 //! **Invariant:** every function is total; a refusal is a value that says what was refused and why.
 
+mod assets;
 mod consume;
 mod credit;
 mod event;
@@ -15,9 +16,14 @@ mod order;
 mod outbox;
 mod payment;
 mod product;
+mod refund;
 mod retry;
 mod text;
 
+pub use assets::{
+    Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse, Entry, Hold,
+    HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
+};
 pub use consume::{ConsumeStatus, FailureKind};
 pub use credit::{CreditCounts, CreditStep};
 pub use event::{
@@ -26,7 +32,7 @@ pub use event::{
     PaymentFor, PaymentSettled, RefundSettled, RoutingKey,
 };
 pub use ids::{
-    EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
+    CouponId, EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
 };
 pub use money::{Currency, Money, MoneyError};
 pub use named::UnknownName;
@@ -37,5 +43,6 @@ pub use order::{
 pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
+pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};
 pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};
 pub use text::TextError;

@@ -39,6 +39,11 @@ impl Money {
         self.0
     }
 
+    /// What is left after so much is taken; `None` where that is below zero.
+    pub fn less(self, taken: Money) -> Option<Money> {
+        (taken <= self).then(|| Money(self.0 - taken.0))
+    }
+
     /// Reads a plain decimal: digits, and after a point one or two more. No sign, no exponent.
     pub fn parse(text: &str) -> Result<Money, MoneyError> {
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());

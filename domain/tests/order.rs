@@ -192,7 +192,7 @@ proptest! {
     fn whatever_is_tried_the_order_moves_one_version_at_a_time_until_its_end(
         tried in prop::collection::vec((0..8usize, one_of(OrderActor::ALL), 0..1000i64), 0..60),
     ) {
-        let (mut order, _, _) = Order::place(&product(ProductStatus::OnSale), new_order()).unwrap();
+        let (mut order, _, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
         let mut path = vec![order.status];
         for (action, actor, seconds) in tried {
             let now = order.update_time + TimeDelta::seconds(seconds);

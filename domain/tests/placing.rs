@@ -21,7 +21,7 @@ fn now() -> DateTime<Utc> {
 #[test]
 fn placing_an_order_takes_the_product_at_the_price_it_has() {
     let before = product(ProductStatus::OnSale);
-    let (order, taken, _) = Order::place(&before, new_order()).unwrap();
+    let (order, taken, _) = place(&before, new_order()).unwrap();
     assert_eq!(taken, before.apply(ProductAction::Occupy, placed_at()).unwrap());
     let expected = Order {
         id: id(900_001),
@@ -45,7 +45,7 @@ fn placing_an_order_takes_the_product_at_the_price_it_has() {
 
 #[test]
 fn placing_an_order_announces_it_and_starts_its_timeout() {
-    let (_, _, events) = Order::place(&product(ProductStatus::OnSale), new_order()).unwrap();
+    let (_, _, events) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
     assert_eq!(
         events.iter().map(EventBody::event_type).collect::<Vec<_>>(),
         [EventType::OrderCreated, EventType::OrderTimeout]
@@ -57,20 +57,20 @@ fn placing_an_order_announces_it_and_starts_its_timeout() {
 #[test]
 fn only_a_product_on_sale_can_be_bought() {
     for status in [ProductStatus::Sold, ProductStatus::OffShelf] {
-        let refusal = Order::place(&product(status), new_order()).unwrap_err();
+        let refusal = place(&product(status), new_order()).unwrap_err();
         assert_eq!(refusal, OrderRefusal::Product(ProductRefusal::WrongStatus { status }));
     }
 }
 
 #[test]
 fn a_product_is_not_sold_again_before_its_order_ends_and_is_afterwards() {
-    let (_, taken, _) = Order::place(&product(ProductStatus::OnSale), new_order()).unwrap();
+    let (_, taken, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
     let second = NewOrder { id: id(900_002), buyer: id(10_003), now: now() };
     let sold = ProductRefusal::WrongStatus { status: ProductStatus::Sold };
-    assert_eq!(Order::place(&taken, second), Err(OrderRefusal::Product(sold.clone())));
+    assert_eq!(place(&taken, second), Err(OrderRefusal::Product(sold.clone())));
     assert_eq!(taken.apply(ProductAction::Occupy, now()), Err(sold));
     let freed = taken.apply(ProductAction::Release, now()).unwrap();
-    assert!(Order::place(&freed, second).is_ok());
+    assert!(place(&freed, second).is_ok());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn an_order_that_is_cancelled_or_refunded_gives_back_the_product_as_it_was() {
     ];
     for way in ways {
         let before = product(ProductStatus::OnSale);
-        let (mut order, taken, _) = Order::place(&before, new_order()).unwrap();
+        let (mut order, taken, _) = place(&before, new_order()).unwrap();
         for (action, actor) in &way {
             assert!(!order.status.frees_product(), "{}", order.status);
             (order, _) = order.apply(action, *actor, now()).unwrap();
@@ -121,7 +121,7 @@ proptest! {
     ) {
         let mut own = product(status);
         own.seller = seller;
-        let refusal = Order::place(&own, NewOrder { id: order, buyer: seller, now }).unwrap_err();
+        let refusal = place(&own, NewOrder { id: order, buyer: seller, now }).unwrap_err();
         if status == ProductStatus::OnSale {
             prop_assert_eq!(refusal, OrderRefusal::Product(ProductRefusal::OwnProduct));
         }

@@ -54,7 +54,7 @@ impl World {
             chance: self.chance.clone(),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: TIMEOUT, max_retry_count: 3, on_failed: OnFailed::Hold };
+        let rules = Rules { pending_timeout: TIMEOUT, max_retry_count: 3, on_failed: OnFailed::Hold, points: PointsRules::default() };
         (App::new(tx, Arc::new(self.broker.clone()), rules), wake)
     }
 
@@ -132,7 +132,7 @@ pub async fn listed(app: &App) -> Product {
 
 pub async fn ordered(app: &App) -> Order {
     let product = listed(app).await.id;
-    place_order(app, &by(BUYER), PlaceOrder { product }).await.unwrap()
+    place_order(app, &by(BUYER), PlaceOrder::of(product)).await.unwrap()
 }
 
 pub async fn paid(app: &App) -> Order {

@@ -100,6 +100,10 @@ pub enum IdKind {
     Order,
     /// Payments.
     Payment,
+    /// Refunds.
+    Refund,
+    /// Coupons.
+    Coupon,
 }
 
 impl IdKind {
@@ -109,6 +113,8 @@ impl IdKind {
             IdKind::Product => "product",
             IdKind::Order => "order",
             IdKind::Payment => "payment",
+            IdKind::Refund => "refund",
+            IdKind::Coupon => "coupon",
         }
     }
 }

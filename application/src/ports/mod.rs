@@ -3,6 +3,7 @@
 //! A store is one trait to begin with and many small ones to work with: a unit of work *is* the repositories,
 //! and a function asks for the one it needs (`&mut dyn OutboxRepo`).
 
+mod assets;
 mod audit;
 mod broker;
 mod clock;
@@ -10,14 +11,17 @@ mod consume;
 mod credit;
 mod dead_letters;
 mod effects;
+mod gateway;
 mod leases;
 mod notifications;
 mod orders;
 mod outbox;
 mod payments;
 mod products;
+mod refunds;
 mod store;
 
+pub use assets::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
 pub use audit::{AuditEntry, AuditQueries, AuditRepo};
 pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
@@ -36,6 +40,7 @@ pub use effects::{
     EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
     ShipmentTask,
 };
+pub use gateway::{Gateway, GatewayError, RefundRequest};
 pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
@@ -45,4 +50,5 @@ pub use outbox::{
 };
 pub use payments::{PaymentQueries, PaymentRepo};
 pub use products::{ProductQueries, ProductRepo};
+pub use refunds::{RefundQueries, RefundRepo};
 pub use store::{AsAny, Changed, Store, StoreError, UnitOfWork, View};

@@ -40,6 +40,20 @@ pub trait OrderQueries: Send {
         limit: u32,
     ) -> Result<Vec<Order>, StoreError>;
 
+    /// Those of these orders that this tenant has, in any order.
+    async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError>;
+
+    /// At most `limit` orders of a tenant (`None`: of all) that changed at or after `since` and before `until`, in the
+    /// order of (`update_time`, id), those after `after`.
+    async fn orders_changed(
+        &mut self,
+        tenant: Option<TenantId>,
+        since: DateTime<Utc>,
+        until: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError>;
+
     /// At most `limit` pending orders of any tenant created at or before then, oldest first.
     async fn orders_overdue(
         &mut self,

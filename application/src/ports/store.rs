@@ -5,10 +5,10 @@ use std::any::Any;
 use async_trait::async_trait;
 
 use super::{
-    AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo, DeadLetterQueries,
+    AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo, DeadLetterQueries,
     DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries, LeaseRepo, NotificationQueries,
     NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo,
-    ProductQueries, ProductRepo,
+    ProductQueries, ProductRepo, RefundQueries, RefundRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -91,6 +91,8 @@ pub trait View:
     ProductQueries
     + OrderQueries
     + PaymentQueries
+    + RefundQueries
+    + AssetQueries
     + OutboxQueries
     + ConsumeQueries
     + DeadLetterQueries
@@ -107,6 +109,8 @@ impl<T> View for T where
     T: ProductQueries
         + OrderQueries
         + PaymentQueries
+        + RefundQueries
+        + AssetQueries
         + OutboxQueries
         + ConsumeQueries
         + DeadLetterQueries
@@ -138,6 +142,8 @@ pub trait UnitOfWork:
     + ProductRepo
     + OrderRepo
     + PaymentRepo
+    + RefundRepo
+    + AssetRepo
     + OutboxRepo
     + ConsumeLog
     + DeadLetterRepo

@@ -1,6 +1,6 @@
 //! A buyer takes a product: the order, the product and the events, or nothing.
 
-use handover_domain::{NewOrder, Order, ProductId};
+use handover_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, ProductId};
 
 use super::{UseCaseError, one_row};
 use crate::mutants::{Mutant, append_later, planted};
@@ -12,10 +12,24 @@ use crate::{App, CommandContext, with_tx};
 pub struct PlaceOrder {
     /// The product.
     pub product: ProductId,
+    /// A coupon of the buyer's.
+    pub coupon: Option<CouponId>,
+    /// So much is to come from the buyer's wallet.
+    pub wallet: Money,
+    /// So many of the buyer's points are to be used.
+    pub points: Points,
+}
+
+impl PlaceOrder {
+    /// The product, paid in money alone.
+    pub const fn of(product: ProductId) -> PlaceOrder {
+        PlaceOrder { product, coupon: None, wallet: Money::ZERO, points: Points::ZERO }
+    }
 }
 
 /// Takes the product for the caller. Of any number of buyers at once exactly one succeeds; the conditional write of
-/// the product is the only guard (spec §2 "Product").
+/// the product is the only guard (spec §2 "Product"). The assets it names are locked by their consumers afterwards; one
+/// that cannot be cancels the order (spec §2 "Assets").
 pub async fn place_order(
     app: &App,
     context: &CommandContext,
@@ -24,7 +38,7 @@ pub async fn place_order(
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
     let announcer = app.announcer(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
-    let tenant = context.tenant;
+    let (tenant, rules) = (context.tenant, app.rules.points);
     let apart = planted(Mutant::EventOutsideTransaction).then(|| app.tx.clone());
     with_tx(&app.tx, move |unit, attempt| {
         let (announcer, apart) = (announcer.clone(), apart.clone());
@@ -39,7 +53,15 @@ pub async fn place_order(
                 .product_by_id(tenant, command.product)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "product" })?;
-            let (order, taken, events) = Order::place(&product, new)?;
+            let coupon = match command.coupon {
+                Some(id) => {
+                    let coupon = unit.coupon_by_id(tenant, id).await?.filter(|coupon| coupon.user == buyer);
+                    Some(coupon.ok_or(UseCaseError::NotFound { what: "coupon" })?)
+                }
+                None => None,
+            };
+            let asked = AskedAssets { coupon, wallet: command.wallet, points: command.points };
+            let (order, taken, events) = Order::place(&product, new, &asked, rules)?;
             one_row(unit.advance_product(&taken).await?, "product")?;
             unit.insert_order(&order).await?;
             let events = announcer.rows(0, tenant, order.version, &events);

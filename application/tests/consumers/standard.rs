@@ -135,7 +135,7 @@ async fn a_late_release_does_not_undo_a_newer_hold() {
     process.start_consumer(&inventory, ConsumerSettings::default()).await;
     let old = process.ordered().await;
     cancel_order(&process.app, &by(BUYER), old.id).await.unwrap();
-    let command = handover_application::use_cases::PlaceOrder { product: old.product };
+    let command = handover_application::use_cases::PlaceOrder::of(old.product);
     let new = handover_application::use_cases::place_order(&process.app, &by(11), command).await.unwrap();
     let rows = world.rows().await;
     let id = |order: &Order, event_type: &str| {

@@ -178,7 +178,7 @@ async fn a_product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_clos
     pass(DEADLINE).await;
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(millis(100)).await;
-    let again = place_order(&process.app, &by(BUYER), PlaceOrder { product: order.product }).await.unwrap();
+    let again = place_order(&process.app, &by(BUYER), PlaceOrder::of(order.product)).await.unwrap();
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(secs(1)).await;
     assert_eq!(world.order(again.id).await.status, OrderStatus::Pending);

@@ -106,7 +106,7 @@ impl World {
             policy: TxPolicy::default(),
         };
         let (pending_timeout, on_failed) = (self.pending_timeout, self.on_failed);
-        let rules = Rules { pending_timeout, max_retry_count: 3, on_failed };
+        let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };
         Process { app: App::new(tx, broker, rules), wake, faults }
     }
 
@@ -240,7 +240,7 @@ impl Process {
 
     pub(crate) async fn ordered(&self) -> Order {
         let product = self.listed().await.id;
-        place_order(&self.app, &by(BUYER), PlaceOrder { product }).await.unwrap()
+        place_order(&self.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap()
     }
 
     pub(crate) async fn started_payment(&self, order: OrderId) -> Payment {

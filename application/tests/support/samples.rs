@@ -64,6 +64,9 @@ pub(crate) mod sample {
             product: product(order),
             quantity: 1,
             price: money(8_850),
+            coupon_id: None,
+            wallet_amount: None,
+            points: None,
         })
     }
 

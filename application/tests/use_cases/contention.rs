@@ -17,7 +17,7 @@ async fn sixty_four_buyers() {
     let process = |number: i64| if number % 2 == 0 { &a } else { &b };
     let buys = (0..64).map(|number| {
         let app = process(number).app.clone();
-        async move { place_order(&app, &by(100 + number), PlaceOrder { product }).await }
+        async move { place_order(&app, &by(100 + number), PlaceOrder::of(product)).await }
     });
     let answers = join_all(buys.map(|buy| a.app.tx.tasks.spawn(buy))).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().unwrap()).collect();

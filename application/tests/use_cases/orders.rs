@@ -39,7 +39,7 @@ async fn a_placed_order_takes_the_product_and_announces_itself_with_its_timeout(
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned();
     let trace = Trace { trace_id: "trace-xxx".into(), traceparent: Some(traceparent.clone()) };
     let context = CommandContext { trace, ..by(BUYER) };
-    let order = place_order(&process.app, &context, PlaceOrder { product: product.id }).await.unwrap();
+    let order = place_order(&process.app, &context, PlaceOrder::of(product.id)).await.unwrap();
     assert_eq!((order.status, order.version, order.total), (OrderStatus::Pending, 1, product.price));
     assert_eq!(world.order(order.id).await, order);
     let taken = world.product(product.id).await;
@@ -71,7 +71,7 @@ async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_
     let app = &process.app;
     let product = process.listed().await.id;
     let place =
-        async |context: &CommandContext, product| place_order(app, context, PlaceOrder { product }).await;
+        async |context: &CommandContext, product| place_order(app, context, PlaceOrder::of(product)).await;
     assert!(is_missing(&place(&by(BUYER), 404.try_into().unwrap()).await));
     assert!(is_missing(&place(&elsewhere(BUYER), product).await));
     let own = place(&by(SELLER), product).await;
@@ -102,7 +102,7 @@ async fn only_its_seller_shelves_a_product_that_is_not_sold() {
     assert!(matches!(other, Err(UseCaseError::Product(ProductRefusal::NotTheSeller))));
     let shown = shelve_product(&process.app, &by(SELLER), product, Shelf::On).await;
     assert!(matches!(shown, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
-    place_order(&process.app, &by(BUYER), PlaceOrder { product }).await.unwrap();
+    place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
     let sold = shelve_product(&process.app, &by(SELLER), product, Shelf::Off).await;
     assert!(matches!(sold, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
 }
@@ -144,7 +144,7 @@ async fn a_cancelled_order_frees_its_product_and_stays_cancelled() {
     assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
     let again = cancel_order(&process.app, &by(BUYER), order.id).await;
     assert!(matches!(again, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))));
-    place_order(&process.app, &by(STRANGER), PlaceOrder { product: order.product }).await.unwrap();
+    place_order(&process.app, &by(STRANGER), PlaceOrder::of(order.product)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ async fn an_order_is_placed_once() {
         let process = warm(&world).await;
         let product = process.listed().await.id;
         process.faults.next_commits(faults.iter().copied());
-        let order = place_order(&process.app, &by(BUYER), PlaceOrder { product }).await.unwrap();
+        let order = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
         assert_eq!(world.order(order.id).await, order, "{faults:?}");
         assert_eq!(world.history(order.id).await.len(), 2);
         assert_eq!(world.product(product).await.version, 2);
@@ -132,13 +132,13 @@ async fn a_store_that_never_gives_in_is_shown_after_eight_attempts_and_nothing_h
     let rows = world.rows().await;
     process.faults.next_commits([CommitFault::Transient; 8]);
     let (before, begun) = (process.faults.begun(), Instant::now());
-    let answer = place_order(&process.app, &by(BUYER), PlaceOrder { product }).await;
+    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Transient(_)))), "{answer:?}");
     assert_eq!(process.faults.begun() - before, 8);
     assert!(begun.elapsed() > millis(100) && begun.elapsed() < secs(2), "{:?}", begun.elapsed());
     assert_eq!(world.rows().await, rows);
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
-    place_order(&process.app, &by(BUYER), PlaceOrder { product }).await.unwrap();
+    place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +148,7 @@ async fn a_store_that_is_away_is_shown_at_once() {
     let product = process.listed().await.id;
     process.faults.set_away(true);
     let before = process.faults.asked();
-    let answer = place_order(&process.app, &by(BUYER), PlaceOrder { product }).await;
+    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{answer:?}");
     assert_eq!(process.faults.asked() - before, 1);
 }
@@ -169,7 +169,7 @@ async fn a_process_that_was_killed_answers_that_it_is_ending_and_changes_nothing
     let process = warm(&world).await;
     let product = process.listed().await.id;
     process.kill().await;
-    let answer = place_order(&process.app, &by(BUYER), PlaceOrder { product }).await;
+    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{answer:?}");
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
 }

@@ -179,7 +179,7 @@ async fn place(
         let app = app.clone();
         placing.spawn(async move {
             let product = ProductId::try_from(i64::from(n) + 1).map_err(odd)?;
-            let order = place_order(&app, &fill::context(n)?, PlaceOrder { product }).await.map_err(odd)?;
+            let order = place_order(&app, &fill::context(n)?, PlaceOrder::of(product)).await.map_err(odd)?;
             Ok::<_, Failure>((order.id.get(), Instant::now()))
         });
     }

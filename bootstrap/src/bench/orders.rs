@@ -79,7 +79,7 @@ async fn ours(ground: &Ground, clients: u32, products: u32, plan: &Plan) -> Resu
                     break;
                 }
                 let product = ProductId::try_from(i64::from(n) + 1).map_err(odd)?;
-                place_order(&app, &fill::context(n)?, PlaceOrder { product }).await.map_err(odd)?;
+                place_order(&app, &fill::context(n)?, PlaceOrder::of(product)).await.map_err(odd)?;
                 placed += 1;
             }
             Ok::<_, Failure>(placed)

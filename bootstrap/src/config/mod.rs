@@ -110,6 +110,7 @@ impl Config {
                 // The first attempt is no retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
+                points: PointsRules::default(),
             },
             settings: Settings { relay, consumer: consumer(&reader)?, timeout: timeout(&reader)? },
             log: log(&reader)?,

@@ -8,8 +8,8 @@ use super::EventType;
 use super::envelope::rfc3339;
 use super::fields::{EnvelopeError, Fields};
 use crate::{
-    CancelReason, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, ProductId, RefundId,
-    UserId,
+    CancelReason, CouponId, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, Points, ProductId,
+    RefundId, UserId,
 };
 
 /// What every payload about an order carries; none of it may ever be left out (000 §6).
@@ -42,6 +42,15 @@ pub struct OrderCreated {
     pub quantity: i64,
     /// The price of one.
     pub price: Money,
+    /// The coupon it names, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coupon_id: Option<CouponId>,
+    /// The wallet amount it names, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wallet_amount: Option<Money>,
+    /// The points it names, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub points: Option<Points>,
 }
 
 /// ORDER_PAID.
@@ -277,6 +286,9 @@ impl EventBody {
                     _ => return Err(f.ill("quantity", "1: goods are unique")),
                 },
                 price: f.money("price")?,
+                coupon_id: f.optional("couponId", Fields::id)?,
+                wallet_amount: f.optional("walletAmount", Fields::money)?,
+                points: f.optional("points", Fields::points)?,
             }),
             EventType::OrderPaid => EventBody::OrderPaid(OrderPaid {
                 order: order_facts(&f)?,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use serde_json::{Map, Value};
 
-use crate::{IdError, Money};
+use crate::{IdError, Money, Points};
 
 /// Why a text is no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +96,20 @@ impl<'a> Fields<'a> {
                 Err(self.ill(name, expected))
             }
         }
+    }
+
+    pub(super) fn points(&self, name: &str) -> Result<Points, EnvelopeError> {
+        let points = Points::try_from(self.integer(name)?);
+        points.map_err(|_| self.ill(name, "an integer from 0 to 9007199254740991"))
+    }
+
+    /// A field that may be absent or null, but not ill-typed.
+    pub(super) fn optional<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Self, &str) -> Result<T, EnvelopeError>,
+    ) -> Result<Option<T>, EnvelopeError> {
+        if self.has(name) { read(self, name).map(Some) } else { Ok(None) }
     }
 
     pub(super) fn time(&self, name: &str) -> Result<DateTime<Utc>, EnvelopeError> {

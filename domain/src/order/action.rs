@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::{CancelReason, OrderStatus};
 use crate::named::named;
-use crate::{Money, ProductRefusal, RefundId, TextError};
+use crate::{AssetRefusal, Money, ProductRefusal, RefundId, TextError};
 
 /// What asks for a cancellation, with what is needed to judge it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,16 @@ pub enum OrderAction {
     Complete,
     /// It is closed unpaid.
     Cancel(CancelCause),
+    /// It is to be paid back.
+    BeginRefund {
+        /// By which refund.
+        refund: RefundId,
+    },
+    /// The refund failed.
+    AbandonRefund {
+        /// Which.
+        refund: RefundId,
+    },
     /// It is paid back.
     Refund {
         /// The refund that succeeded.
@@ -91,7 +101,9 @@ impl OrderAction {
             OrderAction::Ship(_) => "ship",
             OrderAction::Complete => "complete",
             OrderAction::Cancel(_) => "cancel",
-            OrderAction::Refund { .. } => "refund",
+            OrderAction::BeginRefund { .. }
+            | OrderAction::AbandonRefund { .. }
+            | OrderAction::Refund { .. } => "refund",
         }
     }
 }
@@ -140,6 +152,15 @@ pub enum OrderRefusal {
     /// A timeout came before the order's deadline.
     #[error("the order's payment deadline has not passed")]
     NotOverdue,
+    /// A refund of the order is being processed.
+    #[error("cannot {action} an order while its refund is being processed")]
+    Refunding {
+        /// What was asked.
+        action: &'static str,
+    },
+    /// The assets it names cannot be used so.
+    #[error(transparent)]
+    Assets(#[from] AssetRefusal),
     /// The product cannot be bought.
     #[error(transparent)]
     Product(#[from] ProductRefusal),

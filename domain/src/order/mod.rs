@@ -16,7 +16,10 @@ use super::event::{
     EventBody, OrderCancelled, OrderCreated, OrderFacts, OrderPaid, OrderRefunded, OrderStatusChanged,
     OrderTimeout,
 };
-use super::{Money, OrderId, Product, ProductId, ProductRefusal, ProductStatus, TenantId, UserId};
+use super::{
+    AskedAssets, Money, OrderAssets, OrderId, PointsRules, Product, ProductId, ProductRefusal, ProductStatus, RefundId,
+    TenantId, UserId,
+};
 
 /// What a new order is made of beside the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +53,12 @@ pub struct Order {
     pub cancel_reason: Option<CancelReason>,
     /// The price of the product that the commit saw.
     pub total: Money,
+    /// What it is to be paid with beside money.
+    pub assets: OrderAssets,
     /// What is left to be paid in money.
     pub payable: Money,
+    /// The refund that is being processed; meanwhile it is not shipped.
+    pub refund: Option<RefundId>,
     /// How it travels, once shipped.
     pub shipment: Option<Shipment>,
     /// Counts the changes of the row, from 1.
@@ -66,13 +73,19 @@ pub struct Order {
 
 impl Order {
     /// Takes the product: the order, the product as it is afterwards, and what is announced.
-    pub fn place(product: &Product, new: NewOrder) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
+    pub fn place(
+        product: &Product,
+        new: NewOrder,
+        asked: &AskedAssets,
+        rules: PointsRules,
+    ) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
         if product.status != ProductStatus::OnSale {
             return Err(ProductRefusal::WrongStatus { status: product.status }.into());
         }
         if product.seller == new.buyer {
             return Err(ProductRefusal::OwnProduct.into());
         }
+        let (assets, payable) = asked.applied_to(product.price, rules)?;
         let taken = product.apply(super::ProductAction::Occupy, new.now)?;
         let order = Order {
             id: new.id,
@@ -84,7 +97,9 @@ impl Order {
             status: OrderStatus::Pending,
             cancel_reason: None,
             total: product.price,
-            payable: product.price,
+            assets,
+            payable,
+            refund: None,
             shipment: None,
             version: 1,
             create_time: new.now,
@@ -96,6 +111,9 @@ impl Order {
             product: product.id,
             quantity: 1,
             price: product.price,
+            coupon_id: assets.coupon.map(|coupon| coupon.id),
+            wallet_amount: (assets.wallet > Money::ZERO).then_some(assets.wallet),
+            points: (assets.points.get() > 0).then_some(assets.points),
         });
         let timeout = EventBody::OrderTimeout(OrderTimeout { order: order.facts(), create_time: new.now });
         Ok((order, taken, vec![created, timeout]))
@@ -128,6 +146,11 @@ impl Order {
         let mut after = Order { status, version: self.version + 1, update_time: now, ..self.clone() };
         let order = self.facts();
         let product = self.product;
+        if let OrderAction::Ship(_) | OrderAction::BeginRefund { .. } = action
+            && self.refund.is_some()
+        {
+            return Err(OrderRefusal::Refunding { action: action.name() });
+        }
         let event = match action {
             OrderAction::Pay => {
                 after.pay_time = Some(now);
@@ -152,13 +175,27 @@ impl Order {
                     product,
                 })
             }
-            OrderAction::Refund { refund, amount } => EventBody::OrderRefunded(OrderRefunded {
-                order,
-                refund: *refund,
-                amount: *amount,
-                refunded_at: now,
-                product,
-            }),
+            // The refund has events of its own.
+            OrderAction::BeginRefund { refund } => {
+                after.refund = Some(*refund);
+                return Ok((after, Vec::new()));
+            }
+            OrderAction::AbandonRefund { refund } => {
+                self.is_refunded_by(*refund, action)?;
+                after.refund = None;
+                return Ok((after, Vec::new()));
+            }
+            OrderAction::Refund { refund, amount } => {
+                self.is_refunded_by(*refund, action)?;
+                after.refund = None;
+                EventBody::OrderRefunded(OrderRefunded {
+                    order,
+                    refund: *refund,
+                    amount: *amount,
+                    refunded_at: now,
+                    product,
+                })
+            }
         };
         Ok((after, vec![event]))
     }
@@ -171,6 +208,14 @@ impl Order {
             buyer_id: self.buyer,
             seller_id: self.seller,
             total_amount: self.total,
+        }
+    }
+
+    fn is_refunded_by(&self, refund: RefundId, action: &OrderAction) -> Result<(), OrderRefusal> {
+        if self.refund == Some(refund) {
+            Ok(())
+        } else {
+            Err(OrderRefusal::WrongStatus { status: self.status, action: action.name() })
         }
     }
 
@@ -187,14 +232,16 @@ impl Order {
 /// Who may do what (spec §2 "Order").
 const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     match action {
-        OrderAction::Pay => matches!(actor, OrderActor::Gateway),
+        // The service itself where nothing is left to be paid in money.
+        OrderAction::Pay => matches!(actor, OrderActor::Gateway | OrderActor::System),
         OrderAction::Ship(_) => matches!(actor, OrderActor::Seller),
         OrderAction::Complete | OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
         OrderAction::Cancel(
             CancelCause::Timeout { .. } | CancelCause::AssetLockFailed | CancelCause::PaymentFailed,
         ) => matches!(actor, OrderActor::System),
-        OrderAction::Refund { .. } => {
-            matches!(actor, OrderActor::Buyer | OrderActor::Operator)
+        OrderAction::BeginRefund { .. } => matches!(actor, OrderActor::Buyer | OrderActor::Operator),
+        OrderAction::Refund { .. } | OrderAction::AbandonRefund { .. } => {
+            matches!(actor, OrderActor::Gateway | OrderActor::System)
         }
     }
 }
@@ -206,6 +253,9 @@ const fn next(status: OrderStatus, action: &OrderAction) -> Option<OrderStatus> 
         (OrderStatus::Paid, OrderAction::Ship(_)) => Some(OrderStatus::Shipped),
         (OrderStatus::Shipped, OrderAction::Complete) => Some(OrderStatus::Completed),
         (OrderStatus::Pending, OrderAction::Cancel(_)) => Some(OrderStatus::Cancelled),
+        (OrderStatus::Paid, OrderAction::BeginRefund { .. } | OrderAction::AbandonRefund { .. }) => {
+            Some(OrderStatus::Paid)
+        }
         (OrderStatus::Paid, OrderAction::Refund { .. }) => Some(OrderStatus::Refunded),
         (
             OrderStatus::Pending
@@ -218,6 +268,8 @@ const fn next(status: OrderStatus, action: &OrderAction) -> Option<OrderStatus> 
             | OrderAction::Ship(_)
             | OrderAction::Complete
             | OrderAction::Cancel(_)
+            | OrderAction::BeginRefund { .. }
+            | OrderAction::AbandonRefund { .. }
             | OrderAction::Refund { .. },
         ) => None,
     }

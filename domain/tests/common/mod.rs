@@ -66,7 +66,7 @@ pub(crate) fn new_order() -> NewOrder {
 /// The order as its row reads in each status. What is left to pay differs from the total, so that a mix-up shows.
 pub(crate) fn order(status: OrderStatus) -> Order {
     let (order, _, _) =
-        Order::place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
+        place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));
     let (version, pay_time, shipment, cancel_reason) = match status {
         OrderStatus::Pending => (1, None, None, None),
@@ -98,4 +98,9 @@ pub(crate) fn times() -> impl Strategy<Value = DateTime<Utc>> {
 
 pub(crate) fn one_of<T: Copy + Debug>(all: &'static [T]) -> impl Strategy<Value = T> {
     proptest::sample::select(all)
+}
+
+/// An order that names no assets.
+pub fn place(product: &Product, new: NewOrder) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
+    Order::place(product, new, &AskedAssets::NONE, PointsRules::default())
 }

@@ -139,6 +139,7 @@ impl World {
             faults: self.faults.clone(),
             tasks: tasks.clone(),
             on_failed: self.setting.on_failed,
+            points: PointsRules::default(),
             on_outage: self.setting.settings.relay.on_outage,
             consumers: Arc::clone(&self.consumers),
             killed: Arc::clone(killed),
@@ -156,6 +157,7 @@ impl World {
             pending_timeout: Duration::from_secs(5),
             max_retry_count: 3,
             on_failed: self.setting.on_failed,
+            points: PointsRules::default(),
         };
         let broker = FaultyBroker {
             inner: Arc::new(self.broker.clone()),

@@ -85,7 +85,7 @@ async fn place(
 ) -> Answer {
     let product = body.required("productId", fields::id);
     let product = body.finish(product)?;
-    let order = use_cases::place_order(&edge.app, &context, PlaceOrder { product }).await?;
+    let order = use_cases::place_order(&edge.app, &context, PlaceOrder::of(product)).await?;
     Done::created(&OrderView::from(order))
 }
 

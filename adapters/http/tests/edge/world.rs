@@ -75,6 +75,7 @@ impl World {
             pending_timeout: Duration::from_secs(900),
             max_retry_count: 3,
             on_failed: setup.on_failed,
+            points: PointsRules::default(),
         };
         let app = App::new(tx, Arc::new(broker.clone()), rules);
         if sound {

@@ -52,7 +52,7 @@ async fn buy(app: &App, faults: &Faults, journal: &Journal) {
     let who = format!("buyer {buyer}");
     let place = async || {
         let context = by_user(faults, product.tenant, buyer);
-        match place_order(app, &context, PlaceOrder { product: product.id }).await {
+        match place_order(app, &context, PlaceOrder::of(product.id)).await {
             Ok(order) => journal.placed(&who, product.tenant, order.id),
             Err(error) => journal.failed(&who, &context, &error),
         }

@@ -133,7 +133,7 @@ impl GoodDay {
         let Some(order) = bad.store.view().await?.order_by_id(at.0, at.1).await? else { return Ok(()) };
         let Some(product) = self.products.get(&order.product).copied() else { return Ok(()) };
         let buyer = actors::by_user(&bad.faults, at.0, order.buyer);
-        let placed = place_order(&self.app, &buyer, PlaceOrder { product }).await?;
+        let placed = place_order(&self.app, &buyer, PlaceOrder::of(product)).await?;
         self.orders.insert(at, (at.0, placed.id));
         self.start_next(bad, at).await
     }
