@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{EventId, PointsRules};
 
-use crate::ports::{Broker, NewEvent, OnFailed, StoreError, View};
+use crate::ports::{
+    Broker, EventMetadata, Gateway, GatewayError, NewEvent, OnFailed, RefundRequest, StoreError, View,
+};
 use crate::{CommandContext, Extensions, Ids, Transactor};
 
 /// The rules that are settings.
@@ -32,6 +35,16 @@ impl Rules {
     }
 }
 
+/// Where no gateway is given: refunds wait until there is one.
+struct NoGateway;
+
+#[async_trait]
+impl Gateway for NoGateway {
+    async fn refund(&self, _: &RefundRequest) -> Result<(), GatewayError> {
+        Err(GatewayError::Unavailable("this process was given no payment gateway".to_owned()))
+    }
+}
+
 /// The application of one process. Clones share it.
 #[derive(Clone)]
 pub struct App {
@@ -41,6 +54,8 @@ pub struct App {
     pub ids: Arc<Ids>,
     /// The carrier.
     pub broker: Arc<dyn Broker>,
+    /// Who pays back.
+    pub gateway: Arc<dyn Gateway>,
     /// The rules that are settings.
     pub rules: Arc<Rules>,
     /// Event types and consumers beside the marketplace's own.
@@ -54,9 +69,15 @@ impl App {
             ids: Arc::new(Ids::new(tx.clone())),
             tx,
             broker,
+            gateway: Arc::new(NoGateway),
             rules: Arc::new(rules),
             extensions: Arc::default(),
         }
+    }
+
+    /// The same application with this payment gateway.
+    pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> App {
+        App { gateway, ..self }
     }
 
     /// The same application with these event types and consumers.
@@ -78,6 +99,12 @@ impl App {
     /// A view for reading.
     pub async fn view(&self) -> Result<Box<dyn View>, StoreError> {
         self.tx.store.view().await
+    }
+
+    /// For what announces nothing.
+    pub(crate) fn silent_announcer(&self, trace_id: &str, now: DateTime<Utc>) -> Announcer {
+        let metadata = EventMetadata { trace_id: Some(trace_id.to_owned()), ..EventMetadata::default() };
+        Announcer { ids: Vec::new(), metadata, now, max_retry_count: self.rules.max_retry_count }
     }
 
     /// What a command needs to announce up to `events` events: chosen now, before the first attempt.
@@ -105,6 +132,11 @@ impl Announcer {
     /// The id of the command's first event: in the outbox if and only if the command was committed.
     pub fn first_id(&self) -> Option<&EventId> {
         self.ids.first()
+    }
+
+    /// The trace of the command.
+    pub fn trace_id(&self) -> &str {
+        self.metadata.trace_id.as_deref().unwrap_or_default()
     }
 
     /// The outbox rows of these events of one aggregate change, with ids from the `skip`th on.

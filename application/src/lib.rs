@@ -4,6 +4,8 @@
 //! as in every program that is shipped, the module `mutants` is private and its switch is the constant `false`.
 
 mod app;
+mod assets;
+mod consistency;
 pub mod consumers;
 mod context;
 mod extensions;
@@ -28,7 +30,9 @@ pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, IdempotencyKey, Role, Trace};
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
-pub use settings::{ConsumerSettings, OnOutage, RelaySettings, Settings, TimeoutSettings};
+pub use settings::{
+    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Settings, TimeoutSettings,
+};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx};
 pub use wake::Wake;

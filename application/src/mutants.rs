@@ -231,6 +231,56 @@ mutants! {
     ///
     /// Seen: a letter is DISCARDED and its event is not DEAD in the log, or has its effect.
     DiscardLeavesEventAlive => "discard-leaves-event-alive",
+
+    // Money and goods.
+    /// A release that comes before its lock leaves a tombstone: nothing is left, and the late lock holds for ever.
+    ///
+    /// Seen: an asset is held for an order that is over.
+    ReleaseLeavesNoTombstone => "release-leaves-no-tombstone",
+    /// A payment is accepted only when every asset is locked: it is not waited for.
+    ///
+    /// Seen: an order is paid while an asset that it names is not locked.
+    PaymentBeforeLocks => "payment-before-locks",
+    /// A lock that is refused for good cancels its order: the order stays pending.
+    ///
+    /// Seen: an order is pending, or paid, whose lock was refused.
+    RefusedLockLeavesOrder => "refused-lock-leaves-order",
+    /// Points are earned once per order, under the order's key: here under the event's.
+    ///
+    /// Seen: an order has earned twice, or the points of a user are more than were earned.
+    EarnUnderAnotherKey => "earn-under-another-key",
+    /// A refund takes back what the order earned.
+    ///
+    /// Seen: an order that was paid back has earned points.
+    RefundLeavesEarnedPoints => "refund-leaves-earned-points",
+    /// The reaper never releases the lock of an order that was paid.
+    ///
+    /// Seen: an order is paid whose hold is released.
+    ReaperIgnoresPaid => "reaper-ignores-paid",
+    /// An order that is being paid back is not shipped.
+    ///
+    /// Seen: an order is shipped while its refund is being processed, or was paid back.
+    ShipWhileRefunding => "ship-while-refunding",
+    /// No more goes back than came in money: what was paid with assets is paid out as well.
+    ///
+    /// Seen: more goes back than came.
+    RefundWithoutCap => "refund-without-cap",
+    /// Money that goes back is booked.
+    ///
+    /// Seen: the gateway's account is not what it paid and what it was paid.
+    PayoutNotBooked => "payout-not-booked",
+    /// A lost event that was consumed before is announced under the id by which its consumers know it.
+    ///
+    /// Seen: an effect is there twice.
+    RepairWithNewId => "repair-with-new-id",
+    /// What is held is taken from what is available.
+    ///
+    /// Seen: a balance is not what the entries of the ledger say.
+    FreezeTakesNothing => "freeze-takes-nothing",
+    /// A refund in processing is asked for until the gateway reports: here once.
+    ///
+    /// Seen: a refund is stuck.
+    RefundAskedOnce => "refund-asked-once",
 }
 
 /// Whether this mutant is planted on this thread.

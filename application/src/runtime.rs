@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use crate::consumers::{Consumer, DeadLetterDrainer, answered, subscribe};
-use crate::jobs::TimeoutSweep;
+use crate::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
 use crate::ports::{BrokerError, RelayId};
 use crate::relay::Relay;
 use crate::settings::Settings;
@@ -74,9 +74,21 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
         });
     }
     if roles.jobs && app.extensions.marketplace() == Marketplace::Runs {
-        let (sweep, settings) = (app.clone(), settings.timeout.clone());
+        let (sweep, timeout) = (app.clone(), settings.timeout.clone());
         keep_running(&app, "order-timeout-sweep", move || {
-            TimeoutSweep::new(sweep.clone(), settings.clone()).run()
+            TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
+        });
+        let (dispatcher, refund) = (app.clone(), settings.refund.clone());
+        keep_running(&app, "refund-dispatcher", move || {
+            RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
+        });
+        let (reaper, consistency) = (app.clone(), settings.consistency.clone());
+        keep_running(&app, "lock-timeout-reaper", move || {
+            LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
+        });
+        let (repair, consistency) = (app.clone(), settings.consistency.clone());
+        keep_running(&app, "consistency-repair", move || {
+            ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
         });
     }
 }

@@ -22,10 +22,19 @@ pub const INVENTORY_QUEUE: &str = "inventory.update.queue";
 pub const FULFILLMENT_QUEUE: &str = "order.fulfillment.queue";
 /// The notifications' queue.
 pub const STATUS_SYNC_QUEUE: &str = "order.status.sync.queue";
+/// The coupons' queue.
+pub const COUPON_QUEUE: &str = "asset.coupon.queue";
+/// The wallets' queue.
+pub const WALLET_QUEUE: &str = "asset.wallet.queue";
+/// The points' queue.
+pub const POINTS_QUEUE: &str = "asset.points.queue";
 /// The buyers' credit's queue.
 pub const CREDIT_QUEUE: &str = "buyer.credit.queue";
 /// The webhook dispatcher's queue.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
+
+/// What the asset consumers act on.
+const ASSET_BINDINGS: &[&str] = &["order.created", "order.paid", "order.cancelled", "order.refunded"];
 
 /// The TTL that needs no mark in the delay queue's name (000 §4.5).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -75,6 +84,9 @@ impl Topology {
                     dead_letter_key: Some(TIMEOUT_KEY.to_owned()),
                 },
                 business(TIMEOUT_QUEUE, &[TIMEOUT_KEY]),
+                business(COUPON_QUEUE, ASSET_BINDINGS),
+                business(WALLET_QUEUE, ASSET_BINDINGS),
+                business(POINTS_QUEUE, ASSET_BINDINGS),
                 business(CREDIT_QUEUE, &["order.cancelled", "order.status.changed"]),
                 business(
                     WEBHOOK_QUEUE,

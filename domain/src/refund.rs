@@ -162,6 +162,11 @@ impl Refund {
         Refund { attempts: self.attempts.saturating_add(1), next_attempt_time: Some(next), ..self.moved(now) }
     }
 
+    /// Asking has gone wrong.
+    pub fn noted(&self, error: String, now: DateTime<Utc>) -> Refund {
+        Refund { last_error: Some(error), ..self.moved(now) }
+    }
+
     fn moved(&self, now: DateTime<Utc>) -> Refund {
         Refund { version: self.version + 1, update_time: now, ..self.clone() }
     }

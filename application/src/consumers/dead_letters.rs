@@ -36,6 +36,15 @@ pub(crate) fn to_be_tried(
     Consumption { next_retry_time: Some(now), ..failed }
 }
 
+/// The row of the log of an event that was applied, as its effect shows, and of which the log knows nothing.
+pub(crate) fn written_down(consumer: &str, event: &OutboxRow, now: DateTime<Utc>) -> Consumption {
+    let applied = following(consumer, event, None, ConsumeStatus::Success, 1, now);
+    Consumption {
+        consume_result: Some("written down by reconciliation: its effect is there".to_owned()),
+        ..applied
+    }
+}
+
 /// The row of the log of an event that is given up, with what the last failure was.
 pub(crate) fn given_up(
     consumer: &str,

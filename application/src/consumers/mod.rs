@@ -26,15 +26,16 @@ use crate::App;
 use crate::ports::{OutboxRow, StoreError, UnitOfWork};
 use crate::relay::envelope_of;
 use crate::topology::{
-    CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, STATUS_SYNC_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE,
+    COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
+    TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
 };
 
 pub(crate) use answered::answered;
 pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
-pub(crate) use dead_letters::{given_up, to_be_tried};
-pub use handlers::{Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks};
+pub(crate) use dead_letters::{given_up, to_be_tried, written_down};
+pub use handlers::{AssetKeeper, Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks};
 
 /// An event as a handler gets it: the outbox row and its payload.
 #[derive(Debug, Clone)]
@@ -142,6 +143,9 @@ pub fn standard(app: &App) -> Vec<Subscriber> {
         Subscriber { queue: FULFILLMENT_QUEUE, handler: Arc::new(Fulfillment::new(app.clone())) },
         Subscriber { queue: STATUS_SYNC_QUEUE, handler: Arc::new(StatusSync::new(app.clone())) },
         Subscriber { queue: TIMEOUT_QUEUE, handler: Arc::new(TimeoutCloser::new(app.clone())) },
+        Subscriber { queue: COUPON_QUEUE, handler: Arc::new(AssetKeeper::of_coupons(app.clone())) },
+        Subscriber { queue: WALLET_QUEUE, handler: Arc::new(AssetKeeper::of_wallets(app.clone())) },
+        Subscriber { queue: POINTS_QUEUE, handler: Arc::new(AssetKeeper::of_points(app.clone())) },
         Subscriber { queue: CREDIT_QUEUE, handler: Arc::new(Credit::new(app.clone())) },
         Subscriber { queue: WEBHOOK_QUEUE, handler: Arc::new(Webhooks) },
     ]

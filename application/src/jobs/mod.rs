@@ -1,5 +1,11 @@
 //! What runs by the clock. Adding one: a file here, a line in `runtime`.
 
+mod consistency_repair;
+mod lock_timeout_reaper;
+mod refund_dispatcher;
 mod timeout_sweep;
 
+pub use consistency_repair::ConsistencyRepair;
+pub use lock_timeout_reaper::{LockTimeoutReaper, Reaped};
+pub use refund_dispatcher::RefundDispatcher;
 pub use timeout_sweep::TimeoutSweep;

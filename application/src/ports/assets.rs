@@ -112,6 +112,13 @@ pub trait AssetQueries: Send {
         keys: &[OperationKey],
     ) -> Result<Vec<AssetOperation>, StoreError>;
 
+    /// The entries under these keys, whether or not their operations are there, in any order.
+    async fn entries_by_key(
+        &mut self,
+        tenant: TenantId,
+        keys: &[OperationKey],
+    ) -> Result<Vec<(OperationKey, Entry)>, StoreError>;
+
     /// Every operation for this order, in the order in which they were posted.
     async fn operations_of(
         &mut self,
@@ -176,7 +183,8 @@ pub trait AssetRepo: Send {
     /// MUST be refused by the database itself.
     async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError>;
 
-    /// Adds operations with their entries, in the order given. A taken key MUST be a `Conflict`, compared byte by byte;
-    /// entries that do not balance MUST be refused (`Backend`).
+    /// Adds operations with their entries, in the order given. A taken key MUST be a `Conflict`, compared byte by byte, and
+    /// so MUST be a second entry of an account under one key, where the operation itself is lost; entries that do not
+    /// balance MUST be refused (`Backend`).
     async fn post(&mut self, postings: &[Posting]) -> Result<(), StoreError>;
 }

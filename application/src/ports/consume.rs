@@ -194,6 +194,9 @@ pub trait ConsumeQueries: Send {
     /// Every row of these events, in the order in which they were first written.
     async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError>;
 
+    /// Every row about these aggregates, in any order. May read the whole log: for mending what was lost.
+    async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError>;
+
     /// Counts the rows of a tenant (`None`: of all), by consumer, then status, in order of names.
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError>;
 

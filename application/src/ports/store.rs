@@ -5,10 +5,10 @@ use std::any::Any;
 use async_trait::async_trait;
 
 use super::{
-    AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo, DeadLetterQueries,
-    DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries, LeaseRepo, NotificationQueries,
-    NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo,
-    ProductQueries, ProductRepo, RefundQueries, RefundRepo,
+    AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo,
+    DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries, LeaseRepo,
+    NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo,
+    PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;

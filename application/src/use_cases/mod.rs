@@ -8,7 +8,9 @@ mod list_product;
 pub mod operations;
 mod place_order;
 mod queries;
+mod request_refund;
 mod settle_payment;
+mod settle_refund;
 mod shelve_product;
 mod ship_order;
 mod start_payment;
@@ -20,15 +22,19 @@ pub use complete_order::complete_order;
 pub use list_product::{ListProduct, list_product};
 pub use place_order::{PlaceOrder, place_order};
 pub use queries::{
-    Page, credit, find_order, find_product, listings, notifications, orders, outbox, products, queues,
-    shipments,
+    Page, PurseView, coupons, credit, find_order, find_product, listings, notifications, orders, outbox,
+    products, purse, queues, shipments,
 };
+pub use request_refund::{RequestRefund, request_refund};
+pub(crate) use settle_payment::captured;
 pub use settle_payment::{SettlePayment, settle_payment};
+pub(crate) use settle_refund::paid_out;
+pub use settle_refund::{SettleRefund, settle_refund};
 pub use shelve_product::{Shelf, shelve_product};
 pub use ship_order::ship_order;
 pub use start_payment::{StartPayment, start_payment};
 
-use handover_domain::{OrderRefusal, PaymentRefusal, ProductRefusal};
+use handover_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 
 use crate::UnitError;
 use crate::mutants::{Mutant, planted};
@@ -58,6 +64,18 @@ pub enum UseCaseError {
     /// The payment refuses.
     #[error(transparent)]
     Payment(#[from] PaymentRefusal),
+    /// The refund refuses.
+    #[error(transparent)]
+    Refund(#[from] RefundRefusal),
+    /// The asset refuses.
+    #[error(transparent)]
+    Asset(#[from] AssetRefusal),
+    /// Not all assets that the order names are locked yet. It will not take long: come again.
+    #[error("the assets of the order are still being locked")]
+    AssetsNotLocked,
+    /// The idempotency key was used for something else.
+    #[error("the idempotency key was used for another request")]
+    KeyTaken,
     /// There is nothing to release: failed events hold no later ones (`outbox.on-failed = "continue"`).
     #[error("nothing is held: outbox.on-failed is continue")]
     NothingHeld,
@@ -78,6 +96,10 @@ impl UnitError for UseCaseError {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::Refund(_)
+            | UseCaseError::Asset(_)
+            | UseCaseError::AssetsNotLocked
+            | UseCaseError::KeyTaken
             | UseCaseError::NothingHeld
             | UseCaseError::Broker(_) => None,
         }

@@ -1,12 +1,15 @@
 //! What can be looked at.
 
-use handover_domain::{Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, TenantId, UserId};
+use handover_domain::{
+    Balance, Coupon, CouponId, Hold, Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, Purse,
+    TenantId, UserId,
+};
 
 use super::UseCaseError;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    BuyerCredit, ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow, QueueDepth,
-    ShipmentTask,
+    BuyerCredit, LedgerEntry, ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow,
+    QueueDepth, ShipmentTask,
 };
 use crate::{App, CommandContext, Role};
 
@@ -97,6 +100,49 @@ pub async fn notifications(
 /// The caller's credit; `None` while nothing was counted.
 pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
     Ok(app.view().await?.credit_of(context.tenant, caller(context)?).await?)
+}
+
+/// What somebody has in a purse: the balance, what is held for orders, and a page of what moved it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurseView {
+    /// The balance.
+    pub balance: Balance,
+    /// What is held, for which orders.
+    pub holds: Vec<Hold>,
+    /// What moved it, newest first.
+    pub entries: Page<Numbered<LedgerEntry>>,
+}
+
+/// The caller's wallet or points.
+pub async fn purse(
+    app: &App,
+    context: &CommandContext,
+    purse: Purse,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<PurseView, UseCaseError> {
+    let (tenant, user) = (context.tenant, caller(context)?);
+    let mut view = app.view().await?;
+    let balance = view.balance_of(tenant, user, purse).await?;
+    let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
+    let entries = view.entries_page(tenant, user, purse, before, limit.saturating_add(1)).await?;
+    Ok(PurseView {
+        balance: balance.unwrap_or_else(|| Balance::empty(tenant, user, purse, app.now())),
+        holds,
+        entries: Page::cut(entries, limit, |entry| entry.id),
+    })
+}
+
+/// The caller's coupons, greatest id first.
+pub async fn coupons(
+    app: &App,
+    context: &CommandContext,
+    before: Option<CouponId>,
+    limit: u32,
+) -> Result<Page<Coupon>, UseCaseError> {
+    let user = caller(context)?;
+    let items = app.view().await?.coupons_page(context.tenant, user, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
 }
 
 /// An order that the caller bought or sold.

@@ -1,11 +1,15 @@
 //! The gateway reports how a payment ended.
 
 use handover_domain::{
-    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement,
+    Account, Asset, AssetOperation, CancelCause, Entry, HoldStatus, OperationKey, OperationKind, Order,
+    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Posting, Refund,
+    RefundCause, RefundId, Settlement,
 };
 
 use super::{UseCaseError, one_row, transition};
+use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
+use crate::ports::{IdKind, UnitOfWork};
 use crate::{App, CommandContext, with_tx};
 
 /// A report that carries the gateway's signature.
@@ -18,13 +22,18 @@ pub struct SettlePayment {
 }
 
 /// Settles the payment and, where it succeeded in time, pays the order: one unit of work. The same report again
-/// changes nothing. A success whose order is past paying is recorded with its refund due.
+/// changes nothing. A success whose order is past paying is recorded, and its refund begins in the same unit. A failure
+/// cancels an order that named assets, which frees them (004).
+///
+/// While assets of the order are still to be locked nothing is settled ([`UseCaseError::AssetsNotLocked`]): the gateway
+/// comes again.
 pub async fn settle_payment(
     app: &App,
     context: &CommandContext,
     command: SettlePayment,
 ) -> Result<Payment, UseCaseError> {
     let announcer = app.announcer(context, 2);
+    let refund = app.ids.next(IdKind::Refund).await?;
     with_tx(&app.tx, move |unit, _| {
         let (announcer, report) = (announcer.clone(), command.report.clone());
         Box::pin(async move {
@@ -42,18 +51,95 @@ pub async fn settle_payment(
                 .order_by_id(payment.tenant, payment.order)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            let Some((mut settled, event)) = payment.settle(&report, &order, announcer.now)? else {
-                return Ok(payment);
-            };
-            settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
-            one_row(unit.advance_payment(&settled).await?, "payment")?;
-            unit.append(&announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
-            if report.result == PaymentResult::Success && order.status == OrderStatus::Pending {
-                transition::apply(unit, &order, &OrderAction::Pay, OrderActor::Gateway, &announcer, 1)
-                    .await?;
+            if payment.status == PaymentStatus::Processing {
+                assets_are_locked(unit, &order).await?;
             }
-            Ok(settled)
+            let by = By { actor: OrderActor::Gateway, announcer: &announcer, refund };
+            Ok(settle(unit, &payment, &order, &report, by).await?.unwrap_or(payment))
         })
     })
     .await
+}
+
+/// In whose name, with which ids a payment is settled.
+#[derive(Clone, Copy)]
+pub(super) struct By<'a> {
+    pub(super) actor: OrderActor,
+    pub(super) announcer: &'a Announcer,
+    pub(super) refund: RefundId,
+}
+
+/// A payment is accepted only when every asset that its order names is locked (spec §2).
+pub(super) async fn assets_are_locked(unit: &mut dyn UnitOfWork, order: &Order) -> Result<(), UseCaseError> {
+    if order.status != OrderStatus::Pending || order.assets.is_empty() {
+        return Ok(());
+    }
+    let holds = unit.holds_of(order.tenant, order.id).await?;
+    let is_locked =
+        |asset: Asset| holds.iter().any(|hold| hold.asset == asset && hold.status == HoldStatus::Frozen);
+    let all = order.assets.named().all(is_locked);
+    if all || planted(Mutant::PaymentBeforeLocks) { Ok(()) } else { Err(UseCaseError::AssetsNotLocked) }
+}
+
+/// Settles within a unit of work; `None` if it was settled so before.
+pub(super) async fn settle(
+    unit: &mut dyn UnitOfWork,
+    payment: &Payment,
+    order: &Order,
+    report: &Settlement,
+    by: By<'_>,
+) -> Result<Option<Payment>, UseCaseError> {
+    let By { actor, announcer, refund } = by;
+    let Some((mut settled, event)) = payment.settle(report, order, announcer.now)? else {
+        return Ok(None);
+    };
+    settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
+    one_row(unit.advance_payment(&settled).await?, "payment")?;
+    unit.append(&announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    match report.result {
+        PaymentResult::Success => {
+            unit.post(&captured(&settled, order, announcer)).await?;
+            if order.status == OrderStatus::Pending {
+                transition::apply(unit, order, &OrderAction::Pay, actor, announcer, 1).await?;
+            }
+            if settled.refund_due {
+                let reason = format!("the order is {}", order.status);
+                let due = Refund::of(&settled, refund, RefundCause::LatePayment, reason, announcer.now);
+                unit.insert_refund(&due).await?;
+            }
+        }
+        PaymentResult::Failed => {
+            if order.status == OrderStatus::Pending && !order.assets.is_empty() {
+                let action = OrderAction::Cancel(CancelCause::PaymentFailed);
+                transition::apply(unit, order, &action, OrderActor::System, announcer, 1).await?;
+            }
+        }
+    }
+    Ok(Some(settled))
+}
+
+/// The money that came in, in the ledger; nothing if it was none.
+pub(crate) fn captured(payment: &Payment, order: &Order, announcer: &Announcer) -> Vec<Posting> {
+    let amount = payment.amount.minor();
+    if amount == 0 {
+        return Vec::new();
+    }
+    vec![Posting {
+        operation: AssetOperation {
+            tenant: payment.tenant,
+            key: OperationKey::capture(payment.id),
+            asset: Asset::Cash,
+            kind: OperationKind::Capture,
+            user: order.buyer,
+            order: Some(order.id),
+            refund: None,
+            coupon: None,
+            amount,
+            balance_after: None,
+            event_id: announcer.first_id().cloned(),
+            trace_id: Some(announcer.trace_id().to_owned()),
+            at: announcer.now,
+        },
+        entries: vec![Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)],
+    }]
 }

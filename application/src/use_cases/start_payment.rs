@@ -1,8 +1,12 @@
 //! A buyer starts to pay.
 
-use handover_domain::{Currency, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentStatus};
+use handover_domain::{
+    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentResult, PaymentStatus,
+    Settlement,
+};
 
 use super::UseCaseError;
+use super::settle_payment::{By, assets_are_locked, settle};
 use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext, with_tx};
@@ -17,22 +21,30 @@ pub struct StartPayment {
 }
 
 /// Starts the payment of the caller's pending order. An order has one payment in `PROCESSING`: asked again, that one
-/// is returned (spec §2 "Payment and refund").
+/// is returned. Where assets pay the whole price, the order is paid at once, without the gateway (spec §2 "Payment and
+/// refund").
 pub async fn start_payment(
     app: &App,
     context: &CommandContext,
     command: StartPayment,
 ) -> Result<Payment, UseCaseError> {
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
-    let (tenant, now) = (context.tenant, app.now());
-    let id = app.ids.next(IdKind::Payment).await?;
-    with_tx(&app.tx, move |unit, _| {
-        let method = command.method.clone();
+    let tenant = context.tenant;
+    let (id, refund) = (app.ids.next(IdKind::Payment).await?, app.ids.next(IdKind::Refund).await?);
+    let announcer = app.announcer(context, 2);
+    let now = announcer.now;
+    with_tx(&app.tx, move |unit, attempt| {
+        let (method, announcer) = (command.method.clone(), announcer.clone());
         Box::pin(async move {
             let order = unit
                 .order_of_party(tenant, command.order, buyer)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
+            if attempt.may_have_happened()
+                && let Some(before) = unit.payment_by_id(id).await?
+            {
+                return Ok(before);
+            }
             let actor = order.party(buyer);
             if actor != OrderActor::Buyer && !planted(Mutant::SellerStartsPayment) {
                 return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
@@ -57,8 +69,21 @@ pub async fn start_payment(
                 create_time: now,
                 update_time: now,
             };
+            if payment.amount > Money::ZERO {
+                unit.insert_payment(&payment).await?;
+                return Ok(payment);
+            }
+            // Nothing is left for the gateway to do.
+            assets_are_locked(unit, &order).await?;
             unit.insert_payment(&payment).await?;
-            Ok(payment)
+            let report = Settlement {
+                transaction_id: format!("without-gateway-{id}"),
+                result: PaymentResult::Success,
+                amount: payment.amount,
+            };
+            let by = By { actor: OrderActor::System, announcer: &announcer, refund };
+            let settled = settle(unit, &payment, &order, &report, by).await?;
+            Ok(settled.unwrap_or(payment))
         })
     })
     .await

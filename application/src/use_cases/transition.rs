@@ -18,6 +18,16 @@ pub(crate) async fn apply(
     announcer: &Announcer,
     skip: usize,
 ) -> Result<Order, UseCaseError> {
+    let unheeding;
+    let order = if order.refund.is_some()
+        && matches!(action, OrderAction::Ship(_))
+        && planted(Mutant::ShipWhileRefunding)
+    {
+        unheeding = Order { refund: None, ..order.clone() };
+        &unheeding
+    } else {
+        order
+    };
     let (after, events) = order.apply(action, actor, announcer.now)?;
     one_row(unit.advance_order(&after).await?, "order")?;
     if after.status.frees_product() && !planted(Mutant::ProductNotReleased) {

@@ -83,7 +83,8 @@ fn announced(app: &App, n: u32, backlog: Backlog) -> Result<Vec<NewEvent>, Failu
         buyer: buyer(n)?,
         now: announcer.now,
     };
-    let (order, _, placed) = Order::place(&product(app, n)?, new, &AskedAssets::NONE, PointsRules::default()).map_err(odd)?;
+    let (order, _, placed) =
+        Order::place(&product(app, n)?, new, &AskedAssets::NONE, PointsRules::default()).map_err(odd)?;
     Ok(match backlog {
         Backlog::Placed => announcer.rows(0, TenantId::DEFAULT, order.version, &placed),
         Backlog::Paid => {

@@ -63,7 +63,9 @@ impl Account {
     pub const fn asset(self) -> Asset {
         match self {
             Account::Wallet | Account::WalletHold | Account::Platform | Account::Gateway => Asset::Wallet,
-            Account::Points | Account::PointsHold | Account::PointsDebt | Account::PointsIssued => Asset::Points,
+            Account::Points | Account::PointsHold | Account::PointsDebt | Account::PointsIssued => {
+                Asset::Points
+            }
         }
     }
 }

@@ -65,8 +65,7 @@ pub(crate) fn new_order() -> NewOrder {
 
 /// The order as its row reads in each status. What is left to pay differs from the total, so that a mix-up shows.
 pub(crate) fn order(status: OrderStatus) -> Order {
-    let (order, _, _) =
-        place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
+    let (order, _, _) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));
     let (version, pay_time, shipment, cancel_reason) = match status {
         OrderStatus::Pending => (1, None, None, None),

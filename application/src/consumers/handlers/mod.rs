@@ -1,5 +1,6 @@
 //! What each consumer does with its events. A handler states how a late event commutes with those applied since.
 
+mod assets;
 mod credit;
 mod fulfillment;
 mod inventory;
@@ -7,6 +8,7 @@ mod order_timeout;
 mod status_sync;
 mod webhooks;
 
+pub use assets::AssetKeeper;
 pub use credit::Credit;
 pub use fulfillment::Fulfillment;
 pub use inventory::Inventory;

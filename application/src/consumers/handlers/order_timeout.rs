@@ -58,6 +58,10 @@ impl Handler for TimeoutCloser {
                 | UseCaseError::Order(_)
                 | UseCaseError::Product(_)
                 | UseCaseError::Payment(_)
+                | UseCaseError::Refund(_)
+                | UseCaseError::Asset(_)
+                | UseCaseError::AssetsNotLocked
+                | UseCaseError::KeyTaken
                 | UseCaseError::NothingHeld
                 | UseCaseError::Broker(_) => HandlerError::Recoverable(error.to_string()),
             })?;

@@ -8,8 +8,10 @@
 //! was committed, the answer says what was done and that there is `more`: asked again, the action goes on from there.
 
 mod discard;
+mod give;
 mod letters;
 mod look;
+mod reconcile;
 mod redrive;
 mod release;
 mod replay;
@@ -17,8 +19,12 @@ mod stats;
 mod timeline;
 
 pub use discard::{DiscardLetters, Discarded, discard_dead_letters};
+pub use give::{Gift, IssueCoupon, give, issue_coupon};
 pub use letters::{Letters, MAX_LETTERS, Refused};
 pub use look::{Parked, audit_log, blocked, consumptions, dead_letters, find_event};
+pub use reconcile::{
+    Finding, FindingKind, GRACE, MAX_FINDINGS, Mended, Reconcile, Reconciliation, reconcile,
+};
 pub use redrive::{
     BadFilter, MAX_REDRIVEN, Pace, RedriveEvents, RedriveFilter, Redriven, Rows, redrive_events,
 };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    ConsumeStatus, EventBody, EventId, OrderStatus, OutboxStatus, Payment, PaymentSettled, PaymentStatus,
+    Asset, AssetOperation, ConsumeStatus, EventBody, EventId, OperationKind, OrderStatus, OutboxStatus,
+    Payment, PaymentSettled, PaymentStatus, Refund, RefundSettled, RefundStatus,
 };
 
 use super::{Sight, TimelineItem, TimelineKind};
@@ -179,11 +180,49 @@ impl<'a> Items<'a> {
         }
     }
 
+    /// Every movement of an asset, with its key and what the buyer has since.
+    pub(super) fn of_operations(&mut self, operations: Vec<AssetOperation>) {
+        for operation in operations {
+            let (asset, kind) = (operation.asset, operation.kind);
+            let amount = asset.show(operation.amount);
+            let item = TimelineItem {
+                consumer: match asset {
+                    Asset::Coupon | Asset::Wallet | Asset::Points => Some(asset.as_str().to_owned()),
+                    Asset::Cash => None,
+                },
+                status: Some(kind.as_str()),
+                idempotency_key: Some(operation.key.to_string()),
+                balance_after: operation.balance_after.map(|balance| asset.show(balance)),
+                trace_id: operation.trace_id,
+                ..bare(operation.at, TimelineKind::Effect, format!("{asset}: {} of {amount}", moved(kind)))
+            };
+            let item = TimelineItem { amount: Some(amount), ..item };
+            match operation.event_id {
+                Some(event) => self.push(&event, item),
+                None => self.placed.push(((item.at, i64::MAX, item.kind), item)),
+            }
+        }
+    }
+
+    /// Refunds as they were asked for; how they ended is in their events.
+    pub(super) fn of_refunds(&mut self, refunds: &[Refund]) {
+        let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
+        for refund in refunds {
+            let what = format!("refund of {} {} asked for", refund.amount, refund.currency.as_str());
+            let item = TimelineItem {
+                status: Some(RefundStatus::Processing.as_str()),
+                detail: Some(format!("{}: {}", refund.cause, refund.reason)),
+                ..bare(refund.create_time, TimelineKind::Payment, what)
+            };
+            self.placed.push(((item.at, after_order, TimelineKind::DeadLetter), item));
+        }
+    }
+
     fn push(&mut self, event: &EventId, mut item: TimelineItem) {
         let row = self.events.get(event);
         item.event_id = Some(event.clone());
         item.event_type = row.map(|row| row.event_type.clone());
-        item.trace_id = row.map(|row| row.trace_id().to_owned());
+        item.trace_id = row.map(|row| row.trace_id().to_owned()).or(item.trace_id);
         self.placed.push(((item.at, row.map_or(i64::MAX, |row| row.id), item.kind), item));
     }
 
@@ -210,6 +249,14 @@ fn change(at: DateTime<Utc>, body: EventBody) -> Option<TimelineItem> {
             format!("payment of {} {} {how}", body.amount, body.currency.as_str()),
         )
     };
+    let refunded = |body: RefundSettled, status: RefundStatus, how: &str| TimelineItem {
+        status: Some(status.as_str()),
+        ..bare(
+            at,
+            TimelineKind::Payment,
+            format!("refund of {} {} {how}", body.amount, body.currency.as_str()),
+        )
+    };
     match body {
         EventBody::OrderCreated(_) => Some(state(OrderStatus::Pending, "order placed")),
         EventBody::OrderPaid(_) => Some(state(OrderStatus::Paid, "order paid")),
@@ -223,10 +270,26 @@ fn change(at: DateTime<Utc>, body: EventBody) -> Option<TimelineItem> {
         EventBody::OrderRefunded(_) => Some(state(OrderStatus::Refunded, "order refunded")),
         EventBody::PaymentSucceeded(body) => Some(settled(body, PaymentStatus::Success, "succeeded")),
         EventBody::PaymentFailed(body) => Some(settled(body, PaymentStatus::Failed, "failed")),
-        EventBody::OrderTimeout(_)
-        | EventBody::RefundSucceeded(_)
-        | EventBody::RefundFailed(_)
-        | EventBody::InvoiceGenerated(_) => None,
+        EventBody::RefundSucceeded(body) => Some(refunded(body, RefundStatus::Success, "succeeded")),
+        EventBody::RefundFailed(body) => Some(refunded(body, RefundStatus::Failed, "failed")),
+        EventBody::OrderTimeout(_) | EventBody::InvoiceGenerated(_) => None,
+    }
+}
+
+/// What an operation does, as a noun.
+const fn moved(kind: OperationKind) -> &'static str {
+    match kind {
+        OperationKind::Deposit => "deposit",
+        OperationKind::Grant => "grant",
+        OperationKind::Issue => "issue",
+        OperationKind::Freeze => "hold",
+        OperationKind::Commit => "commit",
+        OperationKind::Release => "release",
+        OperationKind::Revert => "give-back",
+        OperationKind::Earn => "earning",
+        OperationKind::Unearn => "take-back",
+        OperationKind::Capture => "capture",
+        OperationKind::Payout => "payout",
     }
 }
 
@@ -244,6 +307,9 @@ fn bare(at: DateTime<Utc>, kind: TimelineKind, what: impl Into<String>) -> Timel
         consumer: None,
         status: None,
         attempts: None,
+        idempotency_key: None,
+        amount: None,
+        balance_after: None,
         what: what.into(),
         detail: None,
         trace_id: None,

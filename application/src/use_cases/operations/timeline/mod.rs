@@ -24,7 +24,7 @@ pub struct Timeline {
 pub enum TimelineKind {
     /// The order changed.
     State,
-    /// A payment was started or settled.
+    /// A payment or a refund was started or settled.
     Payment,
     /// An event was committed with the change.
     Event,
@@ -70,6 +70,12 @@ pub struct TimelineItem {
     pub status: Option<&'static str>,
     /// How many attempts it took so far.
     pub attempts: Option<u32>,
+    /// The key under which an asset was moved once.
+    pub idempotency_key: Option<String>,
+    /// How much of an asset was moved.
+    pub amount: Option<String>,
+    /// How much of it the buyer could spend afterwards.
+    pub balance_after: Option<String>,
     /// In a few words.
     pub what: String,
     /// More of it; errors and reasons only for operators.
@@ -104,12 +110,15 @@ pub async fn timeline(
         kind: kind.as_str().to_owned(),
         id,
     };
+    let refunds = view.refunds_of(order.tenant, id).await?;
     let mut aggregates = vec![about(AggregateType::Order, id.get())];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
+    aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
     let mut rows = view.outbox_about(&aggregates).await?;
     rows.sort_by_key(|row| row.id);
     let mut items = Items::new(app, sight, &rows);
     items.of_payments(&payments);
+    items.of_refunds(&refunds);
     for row in &rows {
         items.of_event(row);
     }
@@ -125,6 +134,10 @@ pub async fn timeline(
     items.of_shipments(view.shipment_tasks(order.tenant, id).await?);
     items.of_notifications(view.notifications_about(order.tenant, id).await?);
     items.of_credit(view.credit_changes(order.tenant, id).await?);
+    // What the buyer has is nothing that the seller is told.
+    if sight == Sight::Operator || context.user() == Some(order.buyer) {
+        items.of_operations(view.operations_of(order.tenant, id).await?);
+    }
     Ok(Timeline { order: id, items: items.in_order() })
 }
 

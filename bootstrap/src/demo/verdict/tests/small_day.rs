@@ -140,7 +140,8 @@ impl SmallDay {
             update_time: self.now,
         };
         let new = NewOrder { id: number.try_into().unwrap(), buyer, now: self.now };
-        let (mut order, mut product, events) = Order::place(&product, new, &AskedAssets::NONE, PointsRules::default()).unwrap();
+        let (mut order, mut product, events) =
+            Order::place(&product, new, &AskedAssets::NONE, PointsRules::default()).unwrap();
         self.announce(&order, &events, number);
         let mut told = Told { product: product.id, buyer, seller, step: Step::Placed };
         let timeout = CancelCause::Timeout { created_by: self.now };

@@ -1,0 +1,199 @@
+//! An operator gives a user wallet balance, points or a coupon.
+
+use chrono::{DateTime, Utc};
+use handover_domain::{
+    Account, Asset, AssetOperation, Coupon, CouponId, CouponStatus, Money, OperationKey, OperationKind,
+    Points, Posting, Purse, TenantId, UserId,
+};
+
+use super::{Action, asked};
+use crate::ports::{AuditEntry, IdKind, StoreError, UnitOfWork};
+use crate::use_cases::UseCaseError;
+use crate::{App, CommandContext, Role, with_tx};
+
+/// What is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gift {
+    /// So much into the wallet.
+    Deposit(Money),
+    /// So many points.
+    Grant(Points),
+}
+
+/// Gives wallet balance or points. Under the same idempotency key it is given once, and the first result is returned; the
+/// same key with another gift is refused. Without a key every call gives.
+pub async fn give(
+    app: &App,
+    context: &CommandContext,
+    user: UserId,
+    gift: Gift,
+) -> Result<AssetOperation, UseCaseError> {
+    operator(context)?;
+    let (tenant, now) = (context.tenant, app.now());
+    let (purse, kind, amount, from) = match gift {
+        Gift::Deposit(amount) => (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway),
+        Gift::Grant(points) => (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued),
+    };
+    let key = match &context.idempotency {
+        Some(key) => OperationKey::by_operator(kind, &key.0),
+        None => OperationKey::by_operator(kind, app.ids.event().as_str()),
+    };
+    let context = context.clone();
+    with_tx(&app.tx, move |unit, _| {
+        let (key, context) = (key.clone(), context.clone());
+        Box::pin(async move {
+            let users = [(tenant, user)];
+            let balance = unit
+                .lock_balances(purse, &users, now)
+                .await?
+                .pop()
+                .ok_or(StoreError::Backend("a balance was asked for and not answered".into()))?;
+            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
+                let same = (before.user, before.kind, before.amount) == (user, kind, amount);
+                return if same { Ok(before) } else { Err(UseCaseError::KeyTaken) };
+            }
+            let (after, entries) = balance.receive(amount, from, now)?;
+            let operation = AssetOperation {
+                tenant,
+                key,
+                asset: purse.asset(),
+                kind,
+                user,
+                order: None,
+                refund: None,
+                coupon: None,
+                amount,
+                balance_after: Some(after.available),
+                event_id: None,
+                trace_id: Some(context.trace.trace_id.clone()),
+                at: now,
+            };
+            unit.put_balances(&[after]).await?;
+            unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
+            unit.audit(&entry(&context, operation.asset, kind, (user, amount), now)).await?;
+            Ok(operation)
+        })
+    })
+    .await
+}
+
+/// A coupon to be issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IssueCoupon {
+    /// To whom.
+    pub user: UserId,
+    /// What it takes off.
+    pub discount: Money,
+    /// The least price it can be used for.
+    pub min_spend: Money,
+    /// From this moment on it can be used no more.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Issues a coupon. Under the same idempotency key it is issued once, and the first one is returned.
+pub async fn issue_coupon(
+    app: &App,
+    context: &CommandContext,
+    command: IssueCoupon,
+) -> Result<Coupon, UseCaseError> {
+    operator(context)?;
+    let (tenant, now) = (context.tenant, app.now());
+    let id: CouponId = app.ids.next(IdKind::Coupon).await?;
+    let key = match &context.idempotency {
+        Some(key) => OperationKey::by_operator(OperationKind::Issue, &key.0),
+        None => OperationKey::issue(id),
+    };
+    let context = context.clone();
+    with_tx(&app.tx, move |unit, _| {
+        let (key, context) = (key.clone(), context.clone());
+        Box::pin(async move {
+            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
+                return issued_before(unit, tenant, &before, command).await;
+            }
+            let coupon = Coupon {
+                id,
+                tenant,
+                user: command.user,
+                discount: command.discount,
+                min_spend: command.min_spend,
+                expires_at: command.expires_at,
+                status: CouponStatus::Available,
+                order: None,
+                version: 1,
+                create_time: now,
+                update_time: now,
+            };
+            unit.insert_coupon(&coupon).await?;
+            let operation = AssetOperation {
+                tenant,
+                key,
+                asset: Asset::Coupon,
+                kind: OperationKind::Issue,
+                user: command.user,
+                order: None,
+                refund: None,
+                coupon: Some(id),
+                amount: command.discount.minor(),
+                balance_after: None,
+                event_id: None,
+                trace_id: Some(context.trace.trace_id.clone()),
+                at: now,
+            };
+            unit.post(&[Posting { operation, entries: Vec::new() }]).await?;
+            let given = (command.user, command.discount.minor());
+            unit.audit(&entry(&context, Asset::Coupon, OperationKind::Issue, given, now)).await?;
+            Ok(coupon)
+        })
+    })
+    .await
+}
+
+async fn issued_before(
+    unit: &mut dyn UnitOfWork,
+    tenant: TenantId,
+    before: &AssetOperation,
+    command: IssueCoupon,
+) -> Result<Coupon, UseCaseError> {
+    let found = match before.coupon {
+        Some(id) => unit.coupon_by_id(tenant, id).await?,
+        None => None,
+    };
+    let coupon = found.ok_or(UseCaseError::NotFound { what: "coupon" })?;
+    let asked = (command.user, command.discount, command.min_spend, command.expires_at);
+    let same = (coupon.user, coupon.discount, coupon.min_spend, coupon.expires_at) == asked;
+    if same { Ok(coupon) } else { Err(UseCaseError::KeyTaken) }
+}
+
+fn operator(context: &CommandContext) -> Result<(), UseCaseError> {
+    if context.has(Role::Operator) {
+        Ok(())
+    } else {
+        Err(UseCaseError::NotAllowed { what: "the role operator" })
+    }
+}
+
+/// What the audit log is told: `wallet.deposit`, `points.grant`, `coupon.issue`.
+fn entry(
+    context: &CommandContext,
+    asset: Asset,
+    kind: OperationKind,
+    (user, amount): (UserId, i64),
+    at: DateTime<Utc>,
+) -> AuditEntry {
+    let name = match kind {
+        OperationKind::Deposit => "wallet.deposit",
+        OperationKind::Grant => "points.grant",
+        OperationKind::Issue => "coupon.issue",
+        OperationKind::Freeze
+        | OperationKind::Commit
+        | OperationKind::Release
+        | OperationKind::Revert
+        | OperationKind::Earn
+        | OperationKind::Unearn
+        | OperationKind::Capture
+        | OperationKind::Payout => kind.as_str(),
+    };
+    let selection = asked([("userId", Some(user.get().into())), ("amount", Some(asset.show(amount).into()))]);
+    let action = Action { name, selection, reason: None };
+    AuditEntry { changed: 1, ..action.entry(context, (1, 1), at) }
+}

@@ -1,0 +1,131 @@
+//! What is not as it should be.
+
+use handover_domain::{EventId, OrderId, TenantId};
+
+use crate::ports::LedgerFlaw;
+
+/// What kind of thing is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FindingKind {
+    /// A row says that something happened, and no event announces it.
+    MissingEvent,
+    /// An event was given up before the broker confirmed it.
+    NotConfirmed,
+    /// An event was confirmed, and a consumer never recorded it.
+    NotConsumed,
+    /// A consumer recorded an event as applied, and what it did is not there.
+    MissingEffect,
+    /// What a consumer did is there more often than once.
+    DoubledEffect,
+    /// Money came or went, and the ledger does not know of it.
+    NotBooked,
+    /// An operation of the ledger does not balance.
+    Unbalanced,
+    /// A balance is not what its entries say.
+    Drifted,
+}
+
+impl FindingKind {
+    /// Every kind.
+    pub const ALL: [FindingKind; 8] = [
+        FindingKind::MissingEvent,
+        FindingKind::NotConfirmed,
+        FindingKind::NotConsumed,
+        FindingKind::MissingEffect,
+        FindingKind::DoubledEffect,
+        FindingKind::NotBooked,
+        FindingKind::Unbalanced,
+        FindingKind::Drifted,
+    ];
+
+    /// Its name in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FindingKind::MissingEvent => "missingEvent",
+            FindingKind::NotConfirmed => "notConfirmed",
+            FindingKind::NotConsumed => "notConsumed",
+            FindingKind::MissingEffect => "missingEffect",
+            FindingKind::DoubledEffect => "doubledEffect",
+            FindingKind::NotBooked => "notBooked",
+            FindingKind::Unbalanced => "unbalanced",
+            FindingKind::Drifted => "drifted",
+        }
+    }
+}
+
+/// What was done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mended {
+    /// The event is announced, and takes its way.
+    Announced,
+    /// The event is published once more.
+    SentAgain,
+    /// The consumer applies the event again.
+    AppliedAgain,
+    /// What it did is there: only the record was gone, and is written again.
+    WrittenDown,
+}
+
+impl Mended {
+    /// Its name in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Mended::Announced => "announced",
+            Mended::SentAgain => "sentAgain",
+            Mended::AppliedAgain => "appliedAgain",
+            Mended::WrittenDown => "writtenDown",
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind of thing.
+    pub kind: FindingKind,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Of which order.
+    pub order: Option<OrderId>,
+    /// Of which event, where there is one.
+    pub event_id: Option<EventId>,
+    /// Of which type.
+    pub event_type: Option<String>,
+    /// At which consumer.
+    pub consumer: Option<String>,
+    /// Under which key of the ledger.
+    pub key: Option<String>,
+    /// In a few words.
+    pub what: String,
+    /// What was done about it; `None` where nothing was, or nothing could be.
+    pub mended: Option<Mended>,
+}
+
+impl Finding {
+    pub(super) fn of_ledger(flaw: &LedgerFlaw) -> Finding {
+        let (kind, tenant, key, what) = match flaw {
+            LedgerFlaw::Unbalanced { tenant, key, sum } => {
+                let what = format!("the entries of {key} sum to {sum} and not to zero, or have no operation");
+                (FindingKind::Unbalanced, *tenant, Some(key.to_string()), what)
+            }
+            LedgerFlaw::Drifted { tenant, user, account, balance, entries } => {
+                let asset = account.asset();
+                let (balance, entries) = (asset.show(*balance), asset.show(*entries));
+                let what =
+                    format!("user {user} has {balance} in {account}, and its entries sum to {entries}");
+                (FindingKind::Drifted, *tenant, None, what)
+            }
+        };
+        Finding {
+            kind,
+            tenant,
+            order: None,
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key,
+            what,
+            mended: None,
+        }
+    }
+}
