@@ -44,6 +44,9 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
+
+    /// The sum of integers as an integer: engines make another type of it.
+    fn sum(&self, of: &str) -> String;
 }
 
 /// The most rows of one multi-row statement. With the widest table it stays far below every engine's limit of

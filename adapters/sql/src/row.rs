@@ -142,6 +142,14 @@ impl<'r> Fields<'r> {
         T::try_from(self.int(column)?).map_err(|error| self.corrupt(column, error))
     }
 
+    pub(crate) fn opt_id<T: TryFrom<i64, Error: Display>>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let value = self.opt_int(column)?;
+        value.map(|value| T::try_from(value).map_err(|error| self.corrupt(column, error))).transpose()
+    }
+
     /// A count.
     pub(crate) fn count(&self, column: &'static str) -> Result<u32, StoreError> {
         self.id(column)
@@ -150,6 +158,14 @@ impl<'r> Fields<'r> {
     /// A text that has a type of its own.
     pub(crate) fn named<T: FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
         self.text(column)?.parse().map_err(|error| self.corrupt(column, error))
+    }
+
+    pub(crate) fn opt_named<T: FromStr<Err: Display>>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let text = self.opt_text(column)?;
+        text.map(|text| text.parse().map_err(|error| self.corrupt(column, error))).transpose()
     }
 
     /// An amount in minor units.

@@ -210,6 +210,10 @@ impl Dialect for MysqlDialect {
         let sets: Vec<String> = columns.iter().map(|column| format!("{column} = VALUES({column})")).collect();
         format!("ON DUPLICATE KEY UPDATE {}", sets.join(", "))
     }
+
+    fn sum(&self, of: &str) -> String {
+        format!("CAST(SUM({of}) AS SIGNED)")
+    }
 }
 
 fn fault(error: sqlx::Error) -> StoreError {

@@ -189,6 +189,10 @@ impl Dialect for PostgresDialect {
             columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
         format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
     }
+
+    fn sum(&self, of: &str) -> String {
+        format!("CAST(sum({of}) AS BIGINT)")
+    }
 }
 
 fn fault(error: sqlx::Error) -> StoreError {

@@ -277,6 +277,10 @@ impl Dialect for SqliteDialect {
             columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
         format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
     }
+
+    fn sum(&self, of: &str) -> String {
+        format!("sum({of})")
+    }
 }
 
 fn fault(error: sqlx::Error) -> StoreError {

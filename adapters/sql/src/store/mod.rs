@@ -1,5 +1,6 @@
 //! The store: one repository per file, written once for every engine.
 
+mod assets;
 mod audit;
 mod consume;
 mod consume_log;
@@ -18,6 +19,7 @@ mod payments;
 #[cfg(test)]
 mod plans;
 mod products;
+mod refunds;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

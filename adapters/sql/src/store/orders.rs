@@ -1,17 +1,23 @@
 //! Orders.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, OrderQueries, OrderRepo, OrderSide, StoreError};
-use handover_domain::{CancelReason, Order, OrderId, OrderNo, OrderStatus, Shipment, TenantId, UserId};
+use handover_domain::{
+    Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
+    Shipment, TenantId, UserId,
+};
 
 use super::{changed, limit};
+use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
 use crate::row::{Fields, Row};
 use crate::session::Session;
-use crate::value::values;
+use crate::value::{Value, values};
 
 const COLUMNS: &str = "id, order_no, tenant_id, product_id, buyer_id, seller_id, status, cancel_reason, total_minor, \
-                       payable_minor, carrier, tracking_no, version, create_time, pay_time, update_time";
+                       payable_minor, coupon_id, coupon_minor, wallet_minor, points, refund_id, carrier, tracking_no, version, create_time, pay_time, update_time";
 
 fn order(row: &Row) -> Result<Order, StoreError> {
     let row = row.of("orders", "id");
@@ -23,18 +29,30 @@ fn order(row: &Row) -> Result<Order, StoreError> {
         buyer: row.id("buyer_id")?,
         seller: row.id("seller_id")?,
         status: row.named("status")?,
-        cancel_reason: match row.opt_text("cancel_reason")? {
-            Some(_) => Some(row.named::<CancelReason>("cancel_reason")?),
-            None => None,
-        },
+        cancel_reason: row.opt_named::<CancelReason>("cancel_reason")?,
         total: row.money("total_minor")?,
+        assets: OrderAssets {
+            coupon: coupon(row)?,
+            wallet: row.money("wallet_minor")?,
+            points: row.id("points")?,
+        },
         payable: row.money("payable_minor")?,
+        refund: row.opt_id("refund_id")?,
         shipment: shipment(row)?,
         version: row.int("version")?,
         create_time: row.time("create_time")?,
         pay_time: row.opt_time("pay_time")?,
         update_time: row.time("update_time")?,
     })
+}
+
+fn coupon(row: Fields<'_>) -> Result<Option<CouponUse>, StoreError> {
+    let discount = row.money("coupon_minor")?;
+    match row.opt_id("coupon_id")? {
+        Some(id) => Ok(Some(CouponUse { id, discount })),
+        None if discount == Money::ZERO => Ok(None),
+        None => Err(row.corrupt("coupon_id", "is NULL beside a discount")),
+    }
 }
 
 fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
@@ -48,6 +66,33 @@ fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
         (Some(_), None) => Err(row.corrupt("tracking_no", "is NULL beside a carrier")),
         (None, Some(_)) => Err(row.corrupt("carrier", "is NULL beside a tracking number")),
     }
+}
+
+/// A page of the orders that changed within a span of time.
+pub(super) fn changed_within(
+    dialect: &dyn Dialect,
+    tenant: Option<TenantId>,
+    since: DateTime<Utc>,
+    until: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, OrderId)>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    // The cursor bounds the scan too: not every engine sees that in the comparison of two columns.
+    let from = after.map_or(since, |(changed, _)| since.max(changed));
+    let index = dialect.index("idx_orders_updated");
+    let mut sql = format!("SELECT {COLUMNS} FROM orders {index} WHERE update_time >= ? AND update_time < ?");
+    let mut values = values![from, until];
+    if let Some((changed, id)) = after {
+        sql.push_str(" AND (update_time > ? OR id > ?)");
+        values.extend(values![changed, id.get()]);
+    }
+    if let Some(tenant) = tenant {
+        sql.push_str(" AND tenant_id = ?");
+        values.push(tenant.get().into());
+    }
+    sql.push_str(" ORDER BY update_time, id LIMIT ?");
+    values.push(limit(most).into());
+    (sql, values)
 }
 
 #[async_trait]
@@ -94,6 +139,33 @@ impl OrderQueries for Session {
         self.fetch(&sql, values).await?.iter().map(order).collect()
     }
 
+    async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError> {
+        let ids: BTreeSet<i64> = ids.iter().map(|id| id.get()).collect();
+        let mut found = Vec::with_capacity(ids.len());
+        for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
+            let ids = padded(ids);
+            let sql =
+                format!("SELECT {COLUMNS} FROM orders WHERE tenant_id = ? AND id IN ({})", marks(ids.len()));
+            let values = values![tenant.get()].into_iter().chain(ids.into_iter().map(Value::from));
+            for row in &self.fetch(&sql, values.collect()).await? {
+                found.push(order(row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn orders_changed(
+        &mut self,
+        tenant: Option<TenantId>,
+        since: DateTime<Utc>,
+        until: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        most: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        let (sql, values) = changed_within(self.dialect, tenant, since, until, after, most);
+        self.fetch(&sql, values).await?.iter().map(order).collect()
+    }
+
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
@@ -125,6 +197,11 @@ impl OrderRepo for Session {
             order.cancel_reason.map(CancelReason::as_str),
             order.total,
             order.payable,
+            order.assets.coupon.map(|coupon| coupon.id.get()),
+            order.assets.amount(Asset::Coupon),
+            order.assets.wallet,
+            order.assets.points.get(),
+            order.refund.map(RefundId::get),
             order.shipment.as_ref().map(Shipment::carrier),
             order.shipment.as_ref().map(Shipment::tracking_no),
             order.version,
@@ -138,7 +215,8 @@ impl OrderRepo for Session {
 
     async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
         let sql = "UPDATE orders SET order_no = ?, product_id = ?, buyer_id = ?, seller_id = ?, status = ?, \
-                   cancel_reason = ?, total_minor = ?, payable_minor = ?, carrier = ?, tracking_no = ?, version = ?, \
+                   cancel_reason = ?, total_minor = ?, payable_minor = ?, coupon_id = ?, \
+                   coupon_minor = ?, wallet_minor = ?, points = ?, refund_id = ?, carrier = ?, tracking_no = ?, version = ?, \
                    create_time = ?, pay_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
         let values = values![
             after.order_no.as_str(),
@@ -149,6 +227,11 @@ impl OrderRepo for Session {
             after.cancel_reason.map(CancelReason::as_str),
             after.total,
             after.payable,
+            after.assets.coupon.map(|coupon| coupon.id.get()),
+            after.assets.amount(Asset::Coupon),
+            after.assets.wallet,
+            after.assets.points.get(),
+            after.refund.map(RefundId::get),
             after.shipment.as_ref().map(Shipment::carrier),
             after.shipment.as_ref().map(Shipment::tracking_no),
             after.version,
