@@ -7,7 +7,7 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{ALL, Case};
-use crate::world::ATTEMPTS;
+use crate::setting::ATTEMPTS;
 
 /// What an operator did once is in the audit log once.
 async fn check_audit(case: &mut Case<'_>) -> Result<(), StoreError> {
