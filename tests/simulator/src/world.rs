@@ -32,7 +32,7 @@ const QUIET_WITHIN: Duration = Duration::from_secs(180);
 /// How long a process may take to stop when asked to, on a bad day.
 const STOPS_WITHIN: Duration = Duration::from_secs(120);
 /// How many in 1,000 days are compared with the same day without trouble.
-const COMPARED: u64 = 150;
+const COMPARED: u64 = 100;
 
 /// Which bad day is played, and how.
 #[derive(Debug, Clone, Copy)]
