@@ -1,6 +1,7 @@
 //! Identifiers: integers that a JSON number carries whole, and the event id.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -87,10 +88,10 @@ impl TenantId {
 /// The identity of an event and the key of its idempotence (000 §6).
 ///
 /// Ours are UUIDv7; a row inserted by hand may carry any 1 to 64 visible ASCII characters
-/// (`event_id VARCHAR(64)`, 000 §14.1).
+/// (`event_id VARCHAR(64)`, 000 §14.1). Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct EventId(String);
+pub struct EventId(Arc<str>);
 
 impl EventId {
     /// The id as text.
@@ -101,7 +102,7 @@ impl EventId {
 
 impl From<uuid::Uuid> for EventId {
     fn from(id: uuid::Uuid) -> Self {
-        EventId(id.hyphenated().to_string())
+        EventId(id.hyphenated().to_string().into())
     }
 }
 
@@ -109,13 +110,13 @@ impl TryFrom<String> for EventId {
     type Error = IdError;
     fn try_from(text: String) -> Result<Self, IdError> {
         let legal = (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        if legal { Ok(EventId(text)) } else { Err(IdError::NotAnEventId) }
+        if legal { Ok(EventId(text.into())) } else { Err(IdError::NotAnEventId) }
     }
 }
 
 impl From<EventId> for String {
     fn from(id: EventId) -> String {
-        id.0
+        id.as_str().to_owned()
     }
 }
 

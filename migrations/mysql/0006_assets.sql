@@ -92,7 +92,7 @@ CREATE TABLE ledger_entries (
     amount          BIGINT NOT NULL,
     balance_after   BIGINT,
     create_time     DATETIME(6) NOT NULL,
-    KEY idx_ledger_operation (tenant_id, idempotency_key),
+    UNIQUE KEY uk_ledger_entries (tenant_id, idempotency_key, account),
     KEY idx_ledger_account (tenant_id, user_id, account, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;

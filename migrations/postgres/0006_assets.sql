@@ -89,7 +89,7 @@ CREATE TABLE ledger_entries (
     balance_after   BIGINT,
     create_time     TIMESTAMPTZ(6) NOT NULL
 );
-CREATE INDEX idx_ledger_operation ON ledger_entries (tenant_id, idempotency_key);
+CREATE UNIQUE INDEX uk_ledger_entries ON ledger_entries (tenant_id, idempotency_key, account);
 CREATE INDEX idx_ledger_account ON ledger_entries (tenant_id, user_id, account, id);
 
 CREATE TABLE refunds (

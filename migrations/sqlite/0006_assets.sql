@@ -87,7 +87,7 @@ CREATE TABLE ledger_entries (
     balance_after   INTEGER,
     create_time     TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_ledger_operation ON ledger_entries (tenant_id, idempotency_key);
+CREATE UNIQUE INDEX uk_ledger_entries ON ledger_entries (tenant_id, idempotency_key, account);
 CREATE INDEX idx_ledger_account ON ledger_entries (tenant_id, user_id, account, id);
 
 CREATE TABLE refunds (

@@ -13,6 +13,7 @@ mod broker;
 mod chance;
 mod clock;
 mod store;
+mod turn;
 
 pub use broker::MemoryBroker;
 pub use chance::SeededChance;

@@ -279,5 +279,6 @@ pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> Aggre
 
 /// SHA-256, hexadecimal.
 pub(super) fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = Sha256::digest(text.as_bytes()).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
 }

@@ -37,18 +37,21 @@ pub(super) fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Res
 impl Envelope {
     /// Reads an envelope. The error names the first required field that is missing or ill-typed.
     pub fn parse(text: &str) -> Result<Envelope, EnvelopeError> {
-        let value: Value = serde_json::from_str(text)
+        let mut value: Value = serde_json::from_str(text)
             .map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
         let fields = Fields::of(&value, "")?;
-        Ok(Envelope {
+        let envelope = Envelope {
             event_id: fields.named("eventId", "1 to 64 visible ASCII characters")?,
             event_type: fields.text("eventType")?.to_owned(),
             aggregate_type: fields.text("aggregateType")?.to_owned(),
             aggregate_id: fields.integer("aggregateId")?,
             occurred_at: fields.time("occurredAt")?,
             trace_id: fields.text("traceId")?.to_owned(),
-            payload: fields.object("payload")?.clone(),
-        })
+            payload: Value::Null,
+        };
+        fields.object("payload")?;
+        let payload = value.get_mut("payload").map(Value::take).unwrap_or_default();
+        Ok(Envelope { payload, ..envelope })
     }
 
     /// The typed payload. Refuses unknown types, missing or ill-typed fields and a payload about another aggregate.

@@ -18,6 +18,7 @@ mod oracle;
 mod ports;
 mod profile;
 mod seen;
+mod setting;
 pub mod story;
 mod world;
 

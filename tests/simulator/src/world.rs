@@ -1,15 +1,14 @@
 //! One run: processes on one store and one broker, actors, trouble, healing, quiet, and the oracle.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover_application::consumers::standard;
-use handover_application::ports::{Clock, OnFailed, Store};
+use handover_application::ports::{Clock, Store};
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
-use handover_domain::{Jitter, Money, RetryPolicy, Title};
+use handover_domain::{Money, Title};
 use handover_memory::{MemoryBroker, MemoryStore, VirtualClock};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -23,9 +22,9 @@ use super::oracle::{self, Evidence};
 use super::ports::Process;
 use super::ports::broker::FaultyBroker;
 use super::ports::clock::FaultyClock;
-use super::ports::store::{FaultyStore, Flavour};
-use super::ports::unit::RELAY_RESTS;
+use super::ports::store::FaultyStore;
 use super::profile::Profile;
+use super::setting::Setting;
 use super::story::Line;
 
 /// How long everything may take to come to rest once nothing goes wrong any more.
@@ -33,9 +32,7 @@ const QUIET_WITHIN: Duration = Duration::from_secs(180);
 /// How long a process may take to stop when asked to, on a bad day.
 const STOPS_WITHIN: Duration = Duration::from_secs(120);
 /// How many in 1,000 days are compared with the same day without trouble.
-const COMPARED: u64 = 150;
-/// How many attempts a consumer has.
-pub(crate) const ATTEMPTS: u32 = 4;
+const COMPARED: u64 = 100;
 
 /// Which bad day is played, and how.
 #[derive(Debug, Clone, Copy)]
@@ -98,14 +95,6 @@ struct Slot {
     killed: Arc<Notify>,
 }
 
-/// What the operators of this market have set.
-#[derive(Clone)]
-struct Setting {
-    flavour: Flavour,
-    on_failed: OnFailed,
-    settings: Settings,
-}
-
 impl World {
     fn new(run: Run) -> World {
         let dice = Dice::new(run.seed);
@@ -139,7 +128,6 @@ impl World {
             faults: self.faults.clone(),
             tasks: tasks.clone(),
             on_failed: self.setting.on_failed,
-            points: PointsRules::default(),
             on_outage: self.setting.settings.relay.on_outage,
             consumers: Arc::clone(&self.consumers),
             killed: Arc::clone(killed),
@@ -153,18 +141,12 @@ impl World {
             chance: Arc::new(self.faults.dice.clone()),
             policy: TxPolicy::default(),
         };
-        let rules = Rules {
-            pending_timeout: Duration::from_secs(5),
-            max_retry_count: 3,
-            on_failed: self.setting.on_failed,
-            points: PointsRules::default(),
-        };
         let broker = FaultyBroker {
             inner: Arc::new(self.broker.clone()),
             process,
             plain: Arc::new(self.store.clone()),
         };
-        (App::new(tx, Arc::new(broker), rules), wake)
+        (App::new(tx, Arc::new(broker), self.setting.rules()), wake)
     }
 
     async fn play(self, until: Option<Duration>) -> Outcome {
@@ -359,42 +341,4 @@ async fn join_all(players: impl Iterator<Item = impl Future<Output = ()>>) {
         if players.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
-}
-
-impl Setting {
-    /// The defaults, shortened, so that a run fits into a minute of virtual time; batches small enough to be several.
-    fn of(dice: &Dice) -> Setting {
-        let second = Duration::from_secs(1);
-        let on_failed = if dice.permille(300) { OnFailed::Hold } else { OnFailed::Continue };
-        let on_outage = if dice.permille(200) { OnOutage::Count } else { OnOutage::Wait };
-        let upto = |n: u64| u32::try_from(dice.below(n)).unwrap_or(0);
-        let settings = Settings {
-            relay: RelaySettings {
-                retry: RetryPolicy::Schedule { delays: RELAY_RESTS.to_vec() },
-                on_failed,
-                on_outage,
-                lease_ms: 3_000,
-                confirm_timeout: second * 4,
-                scan_interval: second * 3,
-                batch: NonZeroU32::MIN.saturating_add(upto(20)),
-                ..RelaySettings::default()
-            },
-            consumer: ConsumerSettings {
-                prefetch: NonZeroU16::MIN.saturating_add(u16::try_from(upto(20)).unwrap_or(0)),
-                retry: RetryPolicy::Exponential {
-                    base: Duration::from_millis(200),
-                    cap: second * 3,
-                    max_attempts: NonZeroU32::new(ATTEMPTS).unwrap_or(NonZeroU32::MIN),
-                    jitter: Jitter::NONE,
-                },
-                attempt_timeout: second * 4,
-                lease: second * 6,
-                sweep_interval: second * 4,
-                lost_after: second * 6,
-            },
-            timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
-        };
-        let flavour = if dice.permille(500) { Flavour::MariaDb } else { Flavour::Postgres };
-        Setting { flavour, on_failed, settings }
-    }
 }

@@ -14,12 +14,12 @@ mod tests;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::turn::yield_now;
 use async_trait::async_trait;
 use handover_application::ports::{
     Broker, BrokerError, Clock, Message, Outgoing, PublishOutcome, QueueDepth, Subscription,
 };
 use handover_application::topology::Topology;
-use tokio::task::yield_now;
 
 use queue::Stored;
 use state::State;

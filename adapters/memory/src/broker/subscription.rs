@@ -4,10 +4,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::turn::yield_now;
 use async_trait::async_trait;
 use handover_application::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
 use tokio::sync::futures::OwnedNotified;
-use tokio::task::yield_now;
 
 use super::Shared;
 use super::state::Settlement;

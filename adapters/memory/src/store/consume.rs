@@ -250,6 +250,14 @@ impl ConsumeQueries for MemoryUnit {
         .await
     }
 
+    async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
+        self.read(|statement| {
+            let rows = statement.consumptions();
+            rows.all().filter(|row| aggregates.contains(&row.is.aggregate)).map(consumed).collect()
+        })
+        .await
+    }
+
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
         self.read(|statement| {
             let rows = statement.consumptions();

@@ -32,11 +32,11 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::turn::yield_now;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Clock, Store, StoreError, UnitOfWork, View};
-use tokio::task::yield_now;
 
 use crate::clock::moved;
 use locks::{LockTable, UnitId};

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an index is written by [`Table::put`] and [`Table::remove`] alone, so it cannot drift from its rows.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -43,12 +44,17 @@ impl<R: Row> Table<R> {
     }
 
     pub(super) fn put(&mut self, row: R) {
-        let key = row.key();
-        if let Some(old) = self.rows.get(&key) {
-            old.leave(&mut self.index);
+        match self.rows.entry(row.key()) {
+            Entry::Occupied(mut entry) => {
+                entry.get().leave(&mut self.index);
+                row.enter(&mut self.index);
+                entry.insert(row);
+            }
+            Entry::Vacant(entry) => {
+                row.enter(&mut self.index);
+                entry.insert(row);
+            }
         }
-        row.enter(&mut self.index);
-        self.rows.insert(key, row);
     }
 
     pub(super) fn remove(&mut self, key: &R::Key) {

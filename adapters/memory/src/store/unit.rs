@@ -6,12 +6,12 @@
 use std::mem;
 use std::sync::Arc;
 
+use crate::turn::yield_now;
 use async_trait::async_trait;
 use handover_application::Wake;
 use handover_application::ports::{StoreError, UnitOfWork};
 use handover_domain::Partition;
 use tokio::sync::Notify;
-use tokio::task::yield_now;
 
 use super::Shared;
 use super::locks::{Lock, UnitId};

@@ -239,6 +239,17 @@ impl ConsumeQueries for Session {
         Ok(found.into_iter().map(|row| row.effect).collect())
     }
 
+    async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
+        let mut found = Vec::new();
+        for of in aggregates {
+            let sql = format!("{CONSUMED} WHERE aggregate_type = ? AND aggregate_id = ? AND tenant_id = ?");
+            for row in &self.fetch(&sql, values![&of.kind, of.id, of.tenant.get()]).await? {
+                found.push(consumed(row)?.effect);
+            }
+        }
+        Ok(found)
+    }
+
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
         let (sql, values) = counts(tenant);
         let rows = self.fetch(&sql, values).await?;

@@ -9,6 +9,11 @@ use clap::Parser;
 use handover_simulator::campaign::{self, Tally};
 use handover_simulator::{Profile, Run, play, story};
 use indicatif::{ProgressBar, ProgressStyle};
+use mimalloc::MiMalloc;
+
+/// A day is hundreds of thousands of small allocations; this allocator is a tenth faster with them than glibc's.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Plays the whole application through thousands of bad days, in virtual time; one seed is one reproducible day.
 #[derive(Parser)]

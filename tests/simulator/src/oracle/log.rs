@@ -7,7 +7,7 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{ALL, Case};
-use crate::world::ATTEMPTS;
+use crate::setting::ATTEMPTS;
 
 /// What an operator did once is in the audit log once.
 async fn check_audit(case: &mut Case<'_>) -> Result<(), StoreError> {
@@ -40,7 +40,7 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     for subscriber in standard(&case.evidence.app) {
         let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
         for row in case.rows.iter().filter(|row| takes.contains(&row.event_type.as_str())) {
-            let record = case.view.consumption(name, &row.event_id).await?;
+            let record = case.record(name, &row.event_id).cloned();
             check_one(case, (name, subscriber.queue), row, record.as_ref());
         }
     }

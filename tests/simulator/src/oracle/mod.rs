@@ -50,6 +50,8 @@ struct Case<'a> {
     /// Aggregates whose later events are held by a failed one.
     held: BTreeSet<AggregateRef>,
     letters: BTreeMap<(String, String), DeadLetter>,
+    /// What the consume log has of each event, with the consumer.
+    log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>>,
     broken: Vec<String>,
 }
 
@@ -63,24 +65,25 @@ impl Case<'_> {
         row.status.is_pending() && row.is_ordered() && self.held.contains(&row.aggregate)
     }
 
+    /// What the log of this consumer has of this event.
+    fn record(&self, consumer: &str, event: &EventId) -> Option<&ConsumeRecord> {
+        let records = self.log.get(event)?;
+        records.iter().find(|(name, _)| name == consumer).map(|(_, record)| record)
+    }
+
     /// The events of these types that must have had their effect at this consumer, given what is parked.
-    async fn due(
-        &mut self,
-        consumer: &str,
-        rows: &[&OutboxRow],
-        types: &[EventType],
-    ) -> Result<Vec<EventId>, StoreError> {
+    fn due(&self, consumer: &str, rows: &[&OutboxRow], types: &[EventType]) -> Vec<EventId> {
         let mut events = Vec::new();
         for row in rows.iter().filter(|row| types.iter().any(|kind| kind.as_str() == row.event_type)) {
-            let record = self.view.consumption(consumer, &row.event_id).await?;
-            let parked = record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Dead);
+            let record = self.record(consumer, &row.event_id);
+            let parked = record.is_some_and(|record| record.status == ConsumeStatus::Dead);
             // A FAILED row may have been caught up with from the outbox, or not at all: the log says which.
             let passed_over = record.is_none() && (row.status == OutboxStatus::Failed || self.is_held(row));
             if !parked && !passed_over {
                 events.push(row.event_id.clone());
             }
         }
-        Ok(events)
+        events
     }
 
     /// Whether each event that was due had its effect once, and those that nobody ever gave up in order.
@@ -94,10 +97,11 @@ impl Case<'_> {
             self.breaks(format!("{consumer} had effects of {had:?} of order {}, due were {due:?}", order.id));
             return;
         }
-        let given_up = self.evidence.faults.seen(|seen| seen.given_up.clone());
         // What was given up lets later ones pass, and may come after them.
         let in_order = |events: &[EventId]| -> Vec<EventId> {
-            events.iter().filter(|event| !given_up.contains(event)).cloned().collect()
+            self.evidence
+                .faults
+                .seen(|seen| events.iter().filter(|event| !seen.given_up.contains(event)).cloned().collect())
         };
         let (due, had) = (in_order(due), in_order(had));
         if due != had {
@@ -126,8 +130,17 @@ pub(crate) async fn unsettled(evidence: &Evidence, most: usize) -> Result<Vec<St
     if !open.is_empty() {
         return Ok(open);
     }
+    for queue in evidence.broker.queues().await.unwrap_or_default() {
+        if queue.unacked > 0 || queue.ready > 0 {
+            let (name, ready, unacked) = (queue.name, queue.ready, queue.unacked);
+            open.push(format!("queue {name} has {ready} ready and {unacked} unacked"));
+        }
+    }
+    if open.len() >= most {
+        return Ok(open);
+    }
     let rows = evidence.rows().await?;
-    let mut case = case(evidence, &rows).await?;
+    let case = case(evidence, &rows).await?;
     let subscribers = standard(&evidence.app);
     for row in &rows {
         if case.is_held(row) {
@@ -140,22 +153,16 @@ pub(crate) async fn unsettled(evidence: &Evidence, most: usize) -> Result<Vec<St
             if !takes.contains(&row.event_type.as_str()) {
                 continue;
             }
-            let record = case.view.consumption(name, &row.event_id).await?;
+            let record = case.record(name, &row.event_id);
             // One that failed to be sent may have been begun from its row all the same.
             let begun = row.status == OutboxStatus::Sent || record.is_some();
-            if begun && !record.as_ref().is_some_and(|record| record.status.is_settled()) {
+            if begun && !record.is_some_and(|record| record.status.is_settled()) {
                 let status = record.map_or("missing".to_owned(), |record| record.status.to_string());
                 open.push(format!("{name} {} {} is {status}", row.event_type, row.event_id));
             }
         }
         if open.len() >= most {
             return Ok(open);
-        }
-    }
-    for queue in evidence.broker.queues().await.unwrap_or_default() {
-        if queue.unacked > 0 || queue.ready > 0 {
-            let (name, ready, unacked) = (queue.name, queue.ready, queue.unacked);
-            open.push(format!("queue {name} has {ready} ready and {unacked} unacked"));
         }
     }
     Ok(open)
@@ -199,5 +206,9 @@ async fn case<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Case<
     };
     let letters = view.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let letters = letters.into_iter().map(|it| ((it.effect.queue.clone(), it.effect.key.clone()), it.effect));
-    Ok(Case { evidence, view, rows, held, letters: letters.collect(), broken: Vec::new() })
+    let mut log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>> = BTreeMap::new();
+    for it in view.consumed_page(&ConsumedFilter::default(), None, ALL).await? {
+        log.entry(it.effect.event_id).or_default().push((it.effect.consumer, it.effect.record));
+    }
+    Ok(Case { evidence, view, rows, held, letters: letters.collect(), log, broken: Vec::new() })
 }

@@ -27,7 +27,7 @@ async fn check_notifications(
     order: &Order,
     rows: &[&OutboxRow],
 ) -> Result<(), StoreError> {
-    let due = case.due("status-sync", rows, &[EventType::OrderStatusChanged]).await?;
+    let due = case.due("status-sync", rows, &[EventType::OrderStatusChanged]);
     let all = case.view.notifications_about(order.tenant, order.id).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
         let own = all.iter().filter(|it| it.side == side && it.recipient == user);
@@ -59,7 +59,7 @@ async fn check_credit(
     counted: &mut Counted,
 ) -> Result<(), StoreError> {
     let types = [EventType::OrderCancelled, EventType::OrderStatusChanged];
-    let mut due = case.due("buyer-credit", rows, &types).await?;
+    let mut due = case.due("buyer-credit", rows, &types);
     let steps: BTreeMap<&EventId, CreditStep> =
         rows.iter().filter_map(|row| Some((&row.event_id, counts_as(row)?))).collect();
     due.retain(|event| steps.contains_key(event));

@@ -54,6 +54,7 @@ pub(in crate::store) struct EntryRow {
 #[derive(Default)]
 pub(in crate::store) struct EntryIndex {
     of_user: BTreeMap<(TenantId, UserId, Purse), BTreeSet<i64>>,
+    of_operation: BTreeMap<Key, BTreeSet<i64>>,
 }
 
 /// An entry is never changed and never leaves.
@@ -66,6 +67,7 @@ impl Row for EntryRow {
     }
 
     fn enter(&self, index: &mut EntryIndex) {
+        index.of_operation.entry(self.operation.clone()).or_default().insert(self.id);
         if let (Some(user), Some(purse)) = (self.entry.user, purse(self.entry.account)) {
             index.of_user.entry((self.operation.0, user, purse)).or_default().insert(self.id);
         }
@@ -90,6 +92,25 @@ pub(super) fn by_key(
     let keys = super::each_once(keys.iter());
     let found = keys.into_iter().filter_map(|key| operations.get(&(tenant, key.clone())));
     found.map(|row| row.operation.clone()).collect()
+}
+
+pub(super) fn entries_by_key(
+    statement: &Statement<'_>,
+    tenant: TenantId,
+    keys: &[OperationKey],
+) -> Vec<(OperationKey, Entry)> {
+    let keys = super::each_once(keys.iter());
+    let of_key = |key: &OperationKey| -> Vec<Entry> { entries_of(statement, &(tenant, key.clone())) };
+    keys.into_iter().flat_map(|key| of_key(key).into_iter().map(|entry| (key.clone(), entry))).collect()
+}
+
+fn entries_of(statement: &Statement<'_>, key: &Key) -> Vec<Entry> {
+    let entries = statement.entries();
+    let of_key = entries.select(|table| {
+        let ids = table.index.of_operation.get(key).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, table.get(id)?)))
+    });
+    of_key.map(|row| row.entry.clone()).collect()
 }
 
 pub(super) fn of_order(statement: &Statement<'_>, order: (TenantId, OrderId)) -> Vec<AssetOperation> {
@@ -190,6 +211,10 @@ pub(super) fn post(statement: &mut Statement<'_>, posting: &Posting) -> Result<(
     let key = row.key();
     if statement.operations().get(&key).is_some() {
         return Err(conflict(format!("asset_operations.key {}", operation.key)));
+    }
+    let there = entries_of(statement, &key);
+    if entries.iter().any(|entry| there.iter().any(|it| it.account == entry.account)) {
+        return Err(conflict(format!("ledger_entries.key {}", operation.key)));
     }
     statement.own.operations.put(row);
     for entry in entries {

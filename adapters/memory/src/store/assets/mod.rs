@@ -11,8 +11,8 @@ use handover_application::ports::{
     AccountTotal, AssetQueries, AssetRepo, Changed, LedgerEntry, LedgerFlaw, Numbered, StoreError,
 };
 use handover_domain::{
-    Asset, AssetOperation, Balance, Coupon, CouponId, Hold, OperationKey, OrderId, Posting, Purse, TenantId,
-    UserId,
+    Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
+    TenantId, UserId,
 };
 
 use super::locks::Lock;
@@ -78,6 +78,14 @@ impl AssetQueries for MemoryUnit {
         keys: &[OperationKey],
     ) -> Result<Vec<AssetOperation>, StoreError> {
         self.read(|statement| ledger::by_key(statement, tenant, keys)).await
+    }
+
+    async fn entries_by_key(
+        &mut self,
+        tenant: TenantId,
+        keys: &[OperationKey],
+    ) -> Result<Vec<(OperationKey, Entry)>, StoreError> {
+        self.read(|statement| ledger::entries_by_key(statement, tenant, keys)).await
     }
 
     async fn operations_of(

@@ -12,8 +12,8 @@ use handover_application::ports::{
     AccountTotal, AssetQueries, AssetRepo, Changed, LedgerEntry, LedgerFlaw, Numbered, StoreError,
 };
 use handover_domain::{
-    Asset, AssetOperation, Balance, Coupon, CouponId, Hold, OperationKey, OrderId, Posting, Purse, TenantId,
-    UserId,
+    Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
+    TenantId, UserId,
 };
 
 use crate::session::Session;
@@ -75,6 +75,14 @@ impl AssetQueries for Session {
         keys: &[OperationKey],
     ) -> Result<Vec<AssetOperation>, StoreError> {
         operations::by_key(self, tenant, keys).await
+    }
+
+    async fn entries_by_key(
+        &mut self,
+        tenant: TenantId,
+        keys: &[OperationKey],
+    ) -> Result<Vec<(OperationKey, Entry)>, StoreError> {
+        operations::entries_by_key(self, tenant, keys).await
     }
 
     async fn operations_of(

@@ -74,6 +74,34 @@ pub(super) async fn by_key(
     Ok(found)
 }
 
+pub(super) async fn entries_by_key(
+    session: &mut Session,
+    tenant: TenantId,
+    keys: &[OperationKey],
+) -> Result<Vec<(OperationKey, Entry)>, StoreError> {
+    let keys: BTreeSet<&str> = keys.iter().map(OperationKey::as_str).collect();
+    let mut found = Vec::new();
+    for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
+        let keys = padded(keys);
+        let sql = format!(
+            "SELECT id, {ENTRY} FROM ledger_entries WHERE tenant_id = ? AND idempotency_key IN ({})",
+            marks(keys.len())
+        );
+        let values = values![tenant.get()].into_iter().chain(keys.into_iter().map(Value::from)).collect();
+        for row in &session.fetch(&sql, values).await? {
+            let row = row.of("ledger_entries", "id");
+            let entry = Entry {
+                account: row.named("account")?,
+                user: row.opt_id("user_id")?,
+                amount: row.int("amount")?,
+                balance_after: row.opt_int("balance_after")?,
+            };
+            found.push((OperationKey::stored(row.string("idempotency_key")?), entry));
+        }
+    }
+    Ok(found)
+}
+
 pub(super) async fn of_order(
     session: &mut Session,
     tenant: TenantId,

@@ -1,0 +1,165 @@
+//! The outbox: SENT only after a confirm, in the order of the aggregate, failures counted one by one.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use handover_application::OnOutage;
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{Faulty, passes_on};
+use crate::faults::CrashPoint;
+use crate::setting::RELAY_RESTS;
+
+passes_on! { impl OutboxRepo for UnitOfWork {
+    fn append(events: &[NewEvent]) -> (),
+        then |unit, _done| {
+            for event in events {
+                let what = || named(&event.event_type, &event.event_id, &event.aggregate);
+                unit.inserted("an outbox row", OutboxStatus::New.as_str(), what);
+            }
+            unit.wrote.announces |= !events.is_empty();
+        };
+    fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet,
+        dies CrashPoint::AfterConfirmBeforeMark,
+        then |unit, ours| {
+            unit.wrote.settler = Some((owner.clone(), holds.to_vec()));
+            if holds.iter().any(|hold| !ours.contains(hold.partition)) {
+                unit.cover("a partition lost in the middle of a window");
+            }
+        };
+    fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64,
+        first |unit| () = {
+            let ids: Vec<EventId> = confirmed.iter().map(|it| it.event_id().clone()).collect();
+            let rows = unit.rows(&ids).await?;
+            unit.check_confirmed(&rows);
+            unit.check_order(&rows).await?;
+            unit.moved(&rows, true, &ids.iter().map(|id| (id, OutboxStatus::Sent)).collect());
+        };
+    fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64,
+        first |unit| () = {
+            let ids: Vec<EventId> = failed.iter().map(|it| it.event_id.clone()).collect();
+            let rows = unit.rows(&ids).await?;
+            let to: BTreeMap<&EventId, &FailedPublish> = failed.iter().map(|it| (&it.event_id, it)).collect();
+            for row in rows.iter().filter(|row| row.status.is_pending()) {
+                if let Some(after) = to.get(&row.event_id) {
+                    unit.check_failed(row, after);
+                }
+            }
+            unit.moved(&rows, true, &failed.iter().map(|it| (&it.event_id, it.status)).collect());
+        };
+    fn redrive(redriven: &[Redrive], now: DateTime<Utc>) -> u64,
+        first |unit| (ids, rows) = {
+            let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
+            let rows = unit.rows(&ids).await?;
+            (ids, rows)
+        },
+        then |unit, changed| {
+            let movable = rows.iter().filter(|row| !row.status.is_pending()).count();
+            // Another operator may have been faster with some of them: which, is not told.
+            if *changed == movable as u64 {
+                unit.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
+            }
+            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0);
+            unit.wrote.redriven.extend(ids);
+        };
+    fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64,
+        then |unit, released| {
+            if *released > 0 {
+                unit.wrote.by_operator = true;
+                unit.wrote.released.push(aggregate.clone());
+            }
+        };
+} }
+
+/// An event in the words of the story.
+fn named(event_type: &str, id: &EventId, aggregate: &AggregateRef) -> String {
+    format!("{event_type} {id} of {} {}", aggregate.kind.to_lowercase(), aggregate.id)
+}
+
+fn of(row: &OutboxRow) -> String {
+    named(&row.event_type, &row.event_id, &row.aggregate)
+}
+
+impl<I: UnitOfWork + ?Sized> Faulty<I> {
+    async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.inner.outbox_by_event(events).await
+    }
+
+    fn check_confirmed(&mut self, sent: &[OutboxRow]) {
+        for row in sent {
+            if !self.process.faults.seen(|seen| seen.confirmed.contains(&row.event_id)) {
+                self.wrote.broken.push(format!("{} became SENT, and no broker ever confirmed it", of(row)));
+            }
+        }
+    }
+
+    /// Whoever is sent has passed nothing that was on its way, nor what holds it.
+    async fn check_order(&mut self, sent: &[OutboxRow]) -> Result<(), StoreError> {
+        let aggregates: Vec<AggregateRef> = sent.iter().map(|row| row.aggregate.clone()).collect();
+        let all = self.inner.outbox_about(&aggregates).await?;
+        let faults = self.process.faults.clone();
+        for row in sent.iter().filter(|row| row.is_ordered()) {
+            let earlier = all.iter().filter(|it| {
+                it.aggregate == row.aggregate && it.is_ordered() && it.aggregate_seq < row.aggregate_seq
+            });
+            for it in earlier {
+                let (confirmed, given_up, released) = faults.seen(|seen| {
+                    let id = &it.event_id;
+                    (
+                        seen.confirmed.contains(id),
+                        seen.given_up.contains(id),
+                        seen.released.contains(&it.aggregate),
+                    )
+                });
+                let passed = it.status.is_pending() && !given_up;
+                let holds = self.process.on_failed == OnFailed::Hold && it.status == OutboxStatus::Failed;
+                if !confirmed && (passed || (holds && !released)) {
+                    let broken = format!("{} was sent before {}, which is {}", of(row), of(it), it.status);
+                    self.wrote.broken.push(broken);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A failure is counted if the broker refused the event itself, once, and the last one possible ends it.
+    fn check_failed(&mut self, row: &OutboxRow, after: &FailedPublish) {
+        if (row.retry_count, row.next_retry_time) == (after.retry_count, after.next_retry_time) {
+            // The same settlement again, after a commit of unknown outcome; or it waits as before.
+            return;
+        }
+        let charged = after.status == OutboxStatus::Failed || after.next_retry_time.is_some();
+        if after.retry_count != row.retry_count + u32::from(charged) {
+            let broken = format!("{} failed {} times, then {}", of(row), row.retry_count, after.retry_count);
+            self.wrote.broken.push(broken);
+        }
+        let refused = self.process.faults.seen(|seen| seen.was_refused(&row.event_id));
+        if charged && !refused && self.process.on_outage == OnOutage::Wait {
+            self.wrote.broken.push(format!("{} is charged with what the broker never refused", of(row)));
+        }
+        if let Some(rest) = RELAY_RESTS.get(row.retry_count as usize).filter(|_| charged) {
+            self.wrote.charged.push((row.event_id.clone(), *rest));
+        }
+        let spent = after.retry_count > row.max_retry_count;
+        if spent != (after.status == OutboxStatus::Failed) {
+            let broken = format!("{} is {} after {} failures", of(row), after.status, after.retry_count);
+            self.wrote.broken.push(broken);
+        }
+    }
+
+    /// The steps of rows that still stood where they may be moved from.
+    fn moved(&mut self, rows: &[OutboxRow], pending: bool, to: &BTreeMap<&EventId, OutboxStatus>) {
+        for row in rows.iter().filter(|row| row.status.is_pending() == pending) {
+            let Some(to) = to.get(&row.event_id) else { continue };
+            self.step(("an outbox row", row.status.as_str(), to.as_str()), || of(row));
+            if *to == OutboxStatus::Failed {
+                self.wrote.given_up.push(row.event_id.clone());
+            }
+            if pending {
+                self.wrote.settled.insert(row.partition());
+            }
+        }
+        self.wrote.marks |= pending;
+    }
+}

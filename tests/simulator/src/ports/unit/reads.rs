@@ -1,0 +1,89 @@
+//! What is read.
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::passes_on;
+use crate::faults::CrashPoint;
+
+passes_on! { impl ProductQueries for View {
+    fn product_by_id(tenant: TenantId, id: ProductId) -> Option<Product>;
+    fn products_page(tenant: TenantId, status: Option<ProductStatus>, before: Option<ProductId>, limit: u32) -> Vec<Product>;
+} }
+passes_on! { impl OrderQueries for View {
+    fn order_by_id(tenant: TenantId, id: OrderId) -> Option<Order>;
+    fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
+    fn orders_page(tenant: TenantId, user: UserId, side: OrderSide, status: Option<OrderStatus>, before: Option<OrderId>, limit: u32) -> Vec<Order>;
+    fn orders_overdue(created_by: DateTime<Utc>, limit: u32) -> Vec<(TenantId, OrderId)>,
+        then |view, overdue| {
+            if !overdue.is_empty() {
+                view.process.may_die(CrashPoint::InSweep).await;
+            }
+        };
+} }
+passes_on! { impl PaymentQueries for View {
+    fn payment_by_id(id: PaymentId) -> Option<Payment>;
+    fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
+    fn payments_of(tenant: TenantId, order: OrderId) -> Vec<Payment>;
+} }
+passes_on! { impl OutboxQueries for View {
+    fn outbox_due(partitions: PartitionSet, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
+    fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
+    fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
+    fn blocked_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
+    fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
+} }
+passes_on! { impl ConsumeQueries for View {
+    fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
+    fn unapplied(consumer: &str, types: &[&str], since: DateTime<Utc>, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
+    fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>,
+        then |view, left| {
+            if !left.is_empty() {
+                view.process.may_die(CrashPoint::InSweep).await;
+            }
+        };
+    fn unseen(consumer: &str, types: &[&str], since: DateTime<Utc>, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>,
+        then |view, lost| {
+            if !lost.is_empty() {
+                view.cover("a lost event found by the sweep");
+                view.process.may_die(CrashPoint::InSweep).await;
+            }
+        };
+    fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
+    fn consumed_page(filter: &ConsumedFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<Consumed>>;
+    fn consumed_of(events: &[EventId]) -> Vec<Consumed>;
+    fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
+} }
+passes_on! { impl DeadLetterQueries for View {
+    fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
+    fn dead_letters_page(filter: &DeadLetterFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<DeadLetter>>;
+    fn dead_letters_of(keys: &[String]) -> Vec<DeadLetter>;
+    fn undecided_dead_letters(tenant: Option<TenantId>) -> u64;
+} }
+passes_on! { impl AuditQueries for View {
+    fn audit_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
+} }
+passes_on! { impl EffectQueries for View {
+    fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
+    fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
+    fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
+    fn listings_page(tenant: TenantId, seller: UserId, before: Option<ProductId>, limit: u32) -> Vec<ListingEntry>;
+    fn shipments_page(tenant: TenantId, user: UserId, side: OrderSide, before: Option<i64>, limit: u32) -> Vec<Numbered<ShipmentTask>>;
+} }
+passes_on! { impl NotificationQueries for View {
+    fn notifications_about(tenant: TenantId, order: OrderId) -> Vec<Notification>;
+    fn notifications_page(tenant: TenantId, recipient: UserId, before: Option<i64>, limit: u32) -> Vec<Numbered<Notification>>;
+} }
+passes_on! { impl CreditQueries for View {
+    fn credit_of(tenant: TenantId, buyer: UserId) -> Option<BuyerCredit>;
+    fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
+} }
+passes_on! { impl LeaseQueries for View {
+    fn database_now() -> DateTime<Utc>;
+    fn live_relays() -> Vec<RelayId>;
+    fn partition_leases() -> Vec<PartitionLease>;
+} }
