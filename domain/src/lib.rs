@@ -21,8 +21,8 @@ mod retry;
 mod text;
 
 pub use assets::{
-    Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse, Entry, Hold,
-    HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
+    Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse,
+    Entry, Hold, HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
 };
 pub use consume::{ConsumeStatus, FailureKind};
 pub use credit::{CreditCounts, CreditStep};

@@ -64,7 +64,9 @@ impl PointsRules {
         let too_much = AssetRefusal::TooMuch { asset: super::Asset::Points };
         let hundredfold = points.0.checked_mul(100).ok_or(too_much.clone())?;
         if hundredfold % per_unit != 0 {
-            return Err(AssetRefusal::PointsNotWhole { step: per_unit / greatest_common_divisor(per_unit, 100) });
+            return Err(AssetRefusal::PointsNotWhole {
+                step: per_unit / greatest_common_divisor(per_unit, 100),
+            });
         }
         Money::from_minor(hundredfold / per_unit).map_err(|_| too_much)
     }

@@ -8,8 +8,8 @@ use super::EventType;
 use super::envelope::rfc3339;
 use super::fields::{EnvelopeError, Fields};
 use crate::{
-    CancelReason, CouponId, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, Points, ProductId,
-    RefundId, UserId,
+    CancelReason, CouponId, Currency, InvoiceId, Money, OrderId, OrderNo, OrderStatus, PaymentId, Points,
+    ProductId, RefundId, UserId,
 };
 
 /// What every payload about an order carries; none of it may ever be left out (000 §6).

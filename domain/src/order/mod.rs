@@ -17,8 +17,8 @@ use super::event::{
     OrderTimeout,
 };
 use super::{
-    AskedAssets, Money, OrderAssets, OrderId, PointsRules, Product, ProductId, ProductRefusal, ProductStatus, RefundId,
-    TenantId, UserId,
+    AskedAssets, Money, OrderAssets, OrderId, PointsRules, Product, ProductId, ProductRefusal, ProductStatus,
+    RefundId, TenantId, UserId,
 };
 
 /// What a new order is made of beside the product.
