@@ -130,11 +130,7 @@ impl AskedAssets {
     /// What an order of this price names, and what is left to be paid in money: never below zero (spec §2).
     ///
     /// Whether the assets are there is not judged here: their locks decide that.
-    pub fn applied_to(
-        &self,
-        price: Money,
-        rules: PointsRules,
-    ) -> Result<(OrderAssets, Money), AssetRefusal> {
+    pub fn applied_to(&self, price: Money, rules: PointsRules) -> Result<(OrderAssets, Money), AssetRefusal> {
         let coupon = match &self.coupon {
             Some(coupon) => Some(CouponUse { id: coupon.id, discount: coupon.discount_on(price)? }),
             None => None,
@@ -211,7 +207,7 @@ pub enum AssetRefusal {
         /// Of which asset.
         asset: Asset,
     },
-    /// An account would hold more than a JSON number carries whole.
+    /// The amount is negative, or it or an account would be more than a JSON number carries whole.
     #[error("the {asset} would be more than an account can hold")]
     TooMuch {
         /// Of which asset.
