@@ -162,7 +162,7 @@ pub struct AssetOperation {
 pub struct Posting {
     /// The operation.
     pub operation: AssetOperation,
-    /// Its entries; none where only a coupon moved.
+    /// Its entries; none where only a coupon moved, or nothing.
     pub entries: Vec<Entry>,
 }
 
