@@ -1,13 +1,12 @@
 //! What is said to people, in English and in Chinese. Rules of the domain are worded there; their Chinese is here.
 
+mod refusals;
+
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::BadFilter;
-use handover_domain::{
-    IdError, MoneyError, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus, ProductRefusal,
-    ProductStatus, TextError,
-};
+use handover_domain::{IdError, MoneyError, TextError};
 
 use crate::language::Language;
 
@@ -66,6 +65,12 @@ pub(crate) const NOTHING_HELD: Text = Text::fixed(
     "nothing is held: outbox.on-failed is continue",
     "没有被阻塞的事件：outbox.on-failed 为 continue",
 );
+pub(crate) const NOT_LOCKED_YET: Text = Text::fixed(
+    "the assets of the order are still being locked; nothing was changed, come again",
+    "订单的资产正在锁定，数据未变更，请稍后重试",
+);
+pub(crate) const KEY_TAKEN: Text =
+    Text::fixed("the idempotency key was used for another request", "该幂等键已用于其他请求");
 pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");
@@ -122,6 +127,8 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "product" => "商品不存在",
         "order" => "订单不存在",
         "payment" => "支付单不存在",
+        "refund" => "退款单不存在",
+        "coupon" => "优惠券不存在",
         "tenant" => "租户不存在",
         "event" => "事件不存在",
         "blocked aggregate" => "没有这样的被阻塞聚合",
@@ -163,55 +170,5 @@ impl From<MoneyError> for Text {
             MoneyError::OutOfRange => "必须在 0 到 90071992547409.91 之间",
         };
         Text::new(error, zh)
-    }
-}
-
-impl From<&ProductRefusal> for Text {
-    fn from(refusal: &ProductRefusal) -> Text {
-        let zh = match refusal {
-            ProductRefusal::WrongStatus { status: ProductStatus::OnSale } => "商品正在出售",
-            ProductRefusal::WrongStatus { status: ProductStatus::Sold } => "商品已售出",
-            ProductRefusal::WrongStatus { status: ProductStatus::OffShelf } => "商品已下架",
-            ProductRefusal::OwnProduct => "不能购买自己的商品",
-            ProductRefusal::NotTheSeller => "只有卖家可以操作该商品",
-        };
-        Text::new(refusal, zh)
-    }
-}
-
-impl From<&OrderRefusal> for Text {
-    fn from(refusal: &OrderRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
-            OrderRefusal::NotAllowed { .. } => "您不能对该订单执行此操作".into(),
-            OrderRefusal::WrongStatus { status, .. } => {
-                format!("订单{}，不能执行此操作", order_status(*status)).into()
-            }
-            OrderRefusal::NotOverdue => "订单尚未超时".into(),
-            OrderRefusal::Product(product) => return product.into(),
-        };
-        Text::new(refusal, zh)
-    }
-}
-
-fn order_status(status: OrderStatus) -> &'static str {
-    match status {
-        OrderStatus::Pending => "待支付",
-        OrderStatus::Paid => "已支付",
-        OrderStatus::Shipped => "已发货",
-        OrderStatus::Completed => "已完成",
-        OrderStatus::Cancelled => "已取消",
-        OrderStatus::Refunded => "已退款",
-    }
-}
-
-impl From<&PaymentRefusal> for Text {
-    fn from(refusal: &PaymentRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
-            PaymentRefusal::WrongAmount { expected, .. } => format!("金额不符，应为 {expected}").into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Processing } => "支付处理中".into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Success } => "支付已成功".into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Failed } => "支付已失败".into(),
-        };
-        Text::new(refusal, zh)
     }
 }
