@@ -82,6 +82,22 @@ pub(crate) const NOT_AN_OBJECT: Text = Text::fixed("must be a JSON object", "必
 pub(crate) const BROKEN_BODY: Text = Text::fixed("could not be read", "读取失败");
 pub(crate) const PRICE_RANGE: Text =
     Text::fixed("must be from 0.01 to 9999999.99", "必须在 0.01 到 9999999.99 之间");
+pub(crate) const MIN_SPEND_RANGE: Text =
+    Text::fixed("must be from 0.00 to 9999999.99", "必须在 0.00 到 9999999.99 之间");
+pub(crate) const POINTS_RANGE: Text =
+    Text::fixed("must be an integer from 0 to 9007199254740991", "必须是 0 到 9007199254740991 的整数");
+pub(crate) const GRANT_RANGE: Text =
+    Text::fixed("must be an integer from 1 to 1000000000", "必须是 1 到 1000000000 的整数");
+pub(crate) const NOT_TO_COME: Text =
+    Text::fixed("must be a time in the future, before the year 10000", "必须是将来的时间，且早于 10000 年");
+pub(crate) const WINDOW: Text = Text::fixed(
+    "must be before the end of the window, by at most 31 days",
+    "必须早于窗口的结束时间，且窗口不超过 31 天",
+);
+pub(crate) const REPAIR_IS_POSTED: Text = Text::fixed(
+    "can only be false here: a repair is posted to /api/v1/ops/reconciliation/repair",
+    "此处只能为 false：修复请 POST /api/v1/ops/reconciliation/repair",
+);
 pub(crate) const LIMIT_RANGE: Text =
     Text::fixed("must be an integer from 1 to 100", "必须是 1 到 100 的整数");
 pub(crate) const BAD_CURSOR: Text =
@@ -129,6 +145,7 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "payment" => "支付单不存在",
         "refund" => "退款单不存在",
         "coupon" => "优惠券不存在",
+        "user" => "用户不存在",
         "tenant" => "租户不存在",
         "event" => "事件不存在",
         "blocked aggregate" => "没有这样的被阻塞聚合",
