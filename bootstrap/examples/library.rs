@@ -11,7 +11,7 @@ use handover_application::runtime::{self, Roles};
 use handover_application::{
     App, Extensions, Marketplace, Rules, Settings, Tasks, Transactor, TxPolicy, Wake, with_tx,
 };
-use handover_domain::{AggregateRef, OutboxStatus, TenantId};
+use handover_domain::{AggregateRef, OutboxStatus, PointsRules, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions, Statements};
 use handover_system::{OsChance, SystemClock};
 

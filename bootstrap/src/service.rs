@@ -111,12 +111,16 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
     match error {
         UseCaseError::Store(cause) => Failure::database(&config.database)(cause),
         UseCaseError::Broker(cause) => Failure::Broker(cause),
-        // Preparing decides nothing about orders, products or payments.
+        // Preparing decides nothing about orders, products, money or assets.
         other @ (UseCaseError::NotFound { .. }
         | UseCaseError::NotAllowed { .. }
         | UseCaseError::Order(_)
         | UseCaseError::Product(_)
         | UseCaseError::Payment(_)
+        | UseCaseError::Refund(_)
+        | UseCaseError::Asset(_)
+        | UseCaseError::AssetsNotLocked
+        | UseCaseError::KeyTaken
         | UseCaseError::NothingHeld) => Failure::Http(other.to_string()),
     }
 }

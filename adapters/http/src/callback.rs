@@ -2,11 +2,18 @@
 //!
 //! **Invariant:** the signature is checked over the bytes as they came, before anything reads them.
 
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
+use serde_json::Value;
 use standardwebhooks::Webhook;
 
+use crate::body::RawBody;
+use crate::edge::Edge;
 use crate::envelope::Code;
-use crate::messages;
+use crate::fields::Fields;
+use crate::messages::{self, Text};
 use crate::refusal::Refusal;
 
 /// The secret is not `whsec_` and 24 to 64 bytes in base64.
@@ -32,10 +39,32 @@ impl CallbackVerifier {
     }
 
     /// Whether the gateway signed these bytes just now.
-    pub(crate) fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
+    fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
         self.webhook.verify(body, headers).map_err(|error| {
             tracing::warn!(%error, "a callback was refused");
             Refusal::new(Code::NotSignedIn, messages::BAD_SIGNATURE)
         })
+    }
+}
+
+/// The fields of a JSON object that the gateway signed just now.
+pub(crate) struct SignedBody(pub(crate) Fields);
+
+impl FromRequest<Arc<Edge>> for SignedBody {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        let body = RawBody::from_request(request, edge).await?;
+        edge.callbacks.verify(&body.headers, &body.bytes)?;
+        body.fields().map(SignedBody)
+    }
+}
+
+/// `result`: what the gateway reports.
+pub(crate) fn result<T>(success: T, failed: T) -> impl FnOnce(&Value) -> Result<T, Text> {
+    move |value| match value.as_str() {
+        Some("SUCCESS") => Ok(success),
+        Some("FAILED") => Ok(failed),
+        Some(_) | None => Err(messages::one_of("SUCCESS FAILED")),
     }
 }

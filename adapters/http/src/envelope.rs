@@ -24,6 +24,7 @@ pub(crate) enum Code {
     NotAllowed,
     NotFound,
     Conflict,
+    KeyTaken,
     Fault,
     Away,
 }
@@ -37,6 +38,7 @@ impl Code {
             Code::NotAllowed => "A0303",
             Code::NotFound => "A0404",
             Code::Conflict => "A0409",
+            Code::KeyTaken => "A0422",
             Code::Fault => "B0001",
             Code::Away => "C0001",
         }
@@ -50,6 +52,7 @@ impl Code {
             Code::NotAllowed => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Conflict => StatusCode::CONFLICT,
+            Code::KeyTaken => StatusCode::UNPROCESSABLE_ENTITY,
             Code::Fault => StatusCode::INTERNAL_SERVER_ERROR,
             Code::Away => StatusCode::SERVICE_UNAVAILABLE,
         }

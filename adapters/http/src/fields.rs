@@ -7,7 +7,7 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{MAX_NAMED, Named, Reason};
-use handover_domain::{EventId, IdError, Money, Product, TextError, Title, UnknownName};
+use handover_domain::{EventId, IdError, Money, Points, Product, TextError, Title, UnknownName};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -170,7 +170,7 @@ pub(crate) fn money(value: &Value) -> Result<Money, Text> {
     Ok(Money::parse(number.as_str())?)
 }
 
-/// The price of a product.
+/// The price of a product, or another amount of that size.
 pub(crate) fn price(value: &Value) -> Result<Money, Text> {
     let price = money(value)?;
     if Product::PRICE_MINOR.contains(&price.minor()) { Ok(price) } else { Err(messages::PRICE_RANGE) }
@@ -181,6 +181,12 @@ pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: &Value) -> Result<I, T
     let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
     let number = number.as_i64().ok_or(IdError::OutOfRange)?;
     Ok(I::try_from(number)?)
+}
+
+/// A number of points, none among them.
+pub(crate) fn points(value: &Value) -> Result<Points, Text> {
+    let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
+    number.as_i64().and_then(|number| Points::try_from(number).ok()).ok_or(messages::POINTS_RANGE)
 }
 
 /// A yes or a no.

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use handover_domain::{EventId, IdError, OrderId, ProductId};
+use handover_domain::{EventId, IdError, OrderId, ProductId, UserId};
 
 use crate::refusal::Refusal;
 
@@ -18,6 +18,10 @@ impl InPath for ProductId {
 
 impl InPath for OrderId {
     const WHAT: &'static str = "order";
+}
+
+impl InPath for UserId {
+    const WHAT: &'static str = "user";
 }
 
 /// The id in the path.

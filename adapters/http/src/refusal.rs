@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_application::ports::{BrokerError, StoreError};
 use handover_application::use_cases::UseCaseError;
-use handover_domain::{OrderRefusal, PaymentRefusal, ProductRefusal};
+use handover_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
 
 use crate::envelope::{Code, Reply, ReplyData};
@@ -17,18 +17,23 @@ use crate::messages::{self, Text};
 
 /// How long a client is asked to wait for a dependency, in seconds.
 const RETRY_AFTER_S: u16 = 5;
+/// How long one is asked to wait for the assets of an order to be locked, in seconds: their events are on their way.
+const LOCKING_S: u16 = 1;
 
 /// An answer that refuses.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
     reply: Box<Reply>,
+    /// When to come again, in seconds, where it is worth it.
+    retry_after_s: Option<u16>,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: Text) -> Refusal {
         let reply = Reply { code, message, data: ReplyData::Value(Value::Null) };
-        Refusal { status: code.status(), reply: Box::new(reply) }
+        let retry_after_s = (code == Code::Away).then_some(RETRY_AFTER_S);
+        Refusal { status: code.status(), reply: Box::new(reply), retry_after_s }
     }
 
     /// Invalid input, with what is wrong with which field.
@@ -88,15 +93,11 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let code = self.reply.code;
         let mut response = self.reply.into_response(self.status);
-        match code {
-            Code::Away => {
-                response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
-            }
-            Code::NotSignedIn => {
-                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            Code::Done | Code::Invalid | Code::NotAllowed | Code::NotFound | Code::Conflict | Code::Fault => {
-            }
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if code == Code::NotSignedIn {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
@@ -110,6 +111,13 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::Order(refusal) => refusal.into(),
             UseCaseError::Product(refusal) => refusal.into(),
             UseCaseError::Payment(refusal) => refusal.into(),
+            UseCaseError::Refund(refusal) => refusal.into(),
+            UseCaseError::Asset(refusal) => asset_refusal(&refusal, AMOUNTS_OF_A_GIFT),
+            UseCaseError::AssetsNotLocked => {
+                let away = Refusal::away(&error, messages::NOT_LOCKED_YET);
+                Refusal { retry_after_s: Some(LOCKING_S), ..away }
+            }
+            UseCaseError::KeyTaken => Refusal::new(Code::KeyTaken, messages::KEY_TAKEN),
             UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
             UseCaseError::Broker(error) => error.into(),
@@ -121,7 +129,10 @@ impl From<OrderRefusal> for Refusal {
     fn from(refusal: OrderRefusal) -> Refusal {
         let code = match &refusal {
             OrderRefusal::NotAllowed { .. } => Code::NotAllowed,
-            OrderRefusal::WrongStatus { .. } | OrderRefusal::NotOverdue => Code::Conflict,
+            OrderRefusal::WrongStatus { .. } | OrderRefusal::NotOverdue | OrderRefusal::Refunding { .. } => {
+                Code::Conflict
+            }
+            OrderRefusal::Assets(asset) => return asset_refusal(asset, AMOUNTS_OF_AN_ORDER),
             OrderRefusal::Product(product) => product_code(product),
         };
         Refusal::new(code, Text::from(&refusal))
@@ -149,6 +160,44 @@ impl From<PaymentRefusal> for Refusal {
             PaymentRefusal::WrongAmount { .. } => Refusal::field("amount", text),
             PaymentRefusal::AlreadySettled { .. } => Refusal::new(Code::Conflict, text),
         }
+    }
+}
+
+impl From<RefundRefusal> for Refusal {
+    fn from(refusal: RefundRefusal) -> Refusal {
+        Refusal::new(Code::Conflict, Text::from(&refusal))
+    }
+}
+
+/// The fields that say how much of an asset, by the request they are in.
+#[derive(Clone, Copy)]
+struct AmountFields {
+    money: &'static str,
+    points: &'static str,
+}
+
+const AMOUNTS_OF_AN_ORDER: AmountFields = AmountFields { money: "walletAmount", points: "points" };
+const AMOUNTS_OF_A_GIFT: AmountFields = AmountFields { money: "amount", points: "points" };
+
+/// An amount that cannot be is invalid input; what there is not enough of is a matter of its state.
+fn asset_refusal(refusal: &AssetRefusal, fields: AmountFields) -> Refusal {
+    let text = Text::from(refusal);
+    let of = |asset: Asset| match asset {
+        Asset::Points => fields.points,
+        Asset::Coupon | Asset::Wallet | Asset::Cash => fields.money,
+    };
+    match refusal {
+        AssetRefusal::MoreThanLeft { asset, .. } | AssetRefusal::TooMuch { asset } => {
+            Refusal::field(of(*asset), text)
+        }
+        AssetRefusal::PointsNotWhole { .. } => Refusal::field(fields.points, text),
+        AssetRefusal::Insufficient { .. }
+        | AssetRefusal::BelowMinimumSpend { .. }
+        | AssetRefusal::CouponNotAvailable { .. }
+        | AssetRefusal::NotYourCoupon
+        | AssetRefusal::NotLocked { .. }
+        | AssetRefusal::HoldEnded { .. }
+        | AssetRefusal::BeyondCommitted { .. } => Refusal::new(Code::Conflict, text),
     }
 }
 

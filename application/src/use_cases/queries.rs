@@ -2,7 +2,7 @@
 
 use handover_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, Purse,
-    TenantId, UserId,
+    Refund, TenantId, UserId,
 };
 
 use super::UseCaseError;
@@ -172,6 +172,18 @@ pub async fn orders(
         .orders_page(context.tenant, user, side, status, before, limit.saturating_add(1))
         .await?;
     Ok(Page::cut(items, limit, |order| order.id.get()))
+}
+
+/// The refunds of an order, in order of ids: for its parties, and for the operators of its tenant, who may ask for one.
+pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
+    let mut view = app.view().await?;
+    let found = if context.has(Role::Operator) {
+        view.order_by_id(context.tenant, id).await?
+    } else {
+        view.order_of_party(context.tenant, id, caller(context)?).await?
+    };
+    let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+    Ok(view.refunds_of(context.tenant, order.id).await?)
 }
 
 /// Outbox rows; an operator sees its own tenant's, `platform` any.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use handover_application::ports::{NewEvent, UnitOfWork};
 use handover_application::{Actor, App, CommandContext, Trace, with_tx};
 use handover_domain::{
-    EventBody, Money, NewOrder, Order, OrderId, OrderPaid, Product, ProductId, ProductStatus, TenantId,
-    Title, UserId,
+    AskedAssets, EventBody, Money, NewOrder, Order, OrderId, OrderPaid, PointsRules, Product, ProductId,
+    ProductStatus, TenantId, Title, UserId,
 };
 
 use super::stop::odd;

@@ -47,6 +47,10 @@ impl Operator {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::Refund(_)
+            | UseCaseError::Asset(_)
+            | UseCaseError::AssetsNotLocked
+            | UseCaseError::KeyTaken
             | UseCaseError::NothingHeld) => Failure::Refused(other.to_string()),
         }
     }
@@ -59,6 +63,10 @@ impl Operator {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::Refund(_)
+            | UseCaseError::Asset(_)
+            | UseCaseError::AssetsNotLocked
+            | UseCaseError::KeyTaken
             | UseCaseError::NothingHeld
             | UseCaseError::Store(_)
             | UseCaseError::Broker(_) => self.failed(error),

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
+use handover_domain::PointsRules;
 
 pub use describe::{Described, Shown};
 pub use error::{ConfigError, Origin};
@@ -112,7 +113,12 @@ impl Config {
                 on_failed: relay.on_failed,
                 points: PointsRules::default(),
             },
-            settings: Settings { relay, consumer: consumer(&reader)?, timeout: timeout(&reader)? },
+            settings: Settings {
+                relay,
+                consumer: consumer(&reader)?,
+                timeout: timeout(&reader)?,
+                ..Settings::default()
+            },
             log: log(&reader)?,
         })
     }

@@ -1,11 +1,13 @@
 //! Every address the service answers at.
 
+mod assets;
 mod health;
 mod mine;
 mod ops;
 mod orders;
 mod payments;
 mod products;
+mod refunds;
 mod timeline;
 
 use std::any::Any;
@@ -31,8 +33,10 @@ fn routes() -> Router<Arc<Edge>> {
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
         .nest("/payments", payments::routes())
+        .nest("/refunds", refunds::routes())
         .nest("/ops", ops::routes())
-        .merge(mine::routes());
+        .merge(mine::routes())
+        .merge(assets::routes());
     Router::new().nest("/api/v1", api).merge(health::routes())
 }
 

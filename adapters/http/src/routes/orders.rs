@@ -1,4 +1,4 @@
-//! `/api/v1/orders`: buy, look, cancel, ship, complete, pay.
+//! `/api/v1/orders`: buy, look, cancel, ship, complete, pay, pay back.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::OrderSide;
 use handover_application::use_cases::{self, PlaceOrder};
 use handover_domain::{
-    CancelReason, Money, Order, OrderId, OrderNo, OrderStatus, ProductId, Shipment, UserId,
+    Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
+    Shipment, UserId,
 };
 use serde::Serialize;
 
-use super::{payments, timeline};
+use super::{payments, refunds, timeline};
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
 use crate::edge::Edge;
@@ -31,6 +32,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
         .route("/{id}/ship", post(ship))
         .route("/{id}/complete", post(complete))
         .route("/{id}/payments", post(payments::start))
+        .route("/{id}/refunds", post(refunds::request).get(refunds::of_order))
         .route("/{id}/timeline", get(timeline::timeline))
 }
 
@@ -46,6 +48,12 @@ struct OrderView {
     cancel_reason: Option<CancelReason>,
     total_amount: Money,
     payable_amount: Money,
+    coupon_id: Option<CouponId>,
+    coupon_discount: Option<Money>,
+    wallet_amount: Option<Money>,
+    points: Option<Points>,
+    /// The refund that is being processed.
+    refund_id: Option<RefundId>,
     carrier: Option<String>,
     tracking_no: Option<String>,
     #[serde(serialize_with = "rfc3339")]
@@ -58,7 +66,7 @@ struct OrderView {
 
 impl From<Order> for OrderView {
     fn from(order: Order) -> OrderView {
-        let shipment = order.shipment.as_ref();
+        let (shipment, assets) = (order.shipment.as_ref(), order.assets);
         OrderView {
             order_id: order.id,
             order_no: order.order_no,
@@ -69,6 +77,11 @@ impl From<Order> for OrderView {
             cancel_reason: order.cancel_reason,
             total_amount: order.total,
             payable_amount: order.payable,
+            coupon_id: assets.coupon.map(|coupon| coupon.id),
+            coupon_discount: assets.coupon.map(|coupon| coupon.discount),
+            wallet_amount: assets.names(Asset::Wallet).then_some(assets.wallet),
+            points: assets.names(Asset::Points).then_some(assets.points),
+            refund_id: order.refund,
             carrier: shipment.map(|shipment| shipment.carrier().to_owned()),
             tracking_no: shipment.map(|shipment| shipment.tracking_no().to_owned()),
             create_time: order.create_time,
@@ -84,8 +97,18 @@ async fn place(
     JsonBody(mut body): JsonBody,
 ) -> Answer {
     let product = body.required("productId", fields::id);
-    let product = body.finish(product)?;
-    let order = use_cases::place_order(&edge.app, &context, PlaceOrder::of(product)).await?;
+    let coupon = body.optional("couponId", fields::id);
+    let wallet = body.optional("walletAmount", fields::money);
+    let points = body.optional("points", fields::points);
+    let command =
+        product.zip(coupon).zip(wallet.zip(points)).map(|((product, coupon), (wallet, points))| PlaceOrder {
+            product,
+            coupon,
+            wallet: wallet.unwrap_or(Money::ZERO),
+            points: points.unwrap_or(Points::ZERO),
+        });
+    let command = body.finish(command)?;
+    let order = use_cases::place_order(&edge.app, &context, command).await?;
     Done::created(&OrderView::from(order))
 }
 

@@ -8,14 +8,13 @@ use axum::routing::post;
 use handover_application::use_cases::{self, SettlePayment, StartPayment};
 use handover_domain::{Money, OrderId, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement};
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::body::{OptionalBody, RawBody};
+use crate::body::OptionalBody;
+use crate::callback::{SignedBody, result};
 use crate::context::{Caller, Gateway};
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::fields::{self, Fields};
-use crate::messages::{self, Text};
 use crate::path::PathId;
 use crate::refusal::Refusal;
 
@@ -64,9 +63,12 @@ pub(super) async fn start(
 }
 
 /// `POST /api/v1/payments/callback`.
-async fn callback(State(edge): State<Arc<Edge>>, Gateway(context): Gateway, body: RawBody) -> Answer {
-    edge.callbacks.verify(&body.headers, &body.bytes)?;
-    let command = report(body.fields()?)?;
+async fn callback(
+    State(edge): State<Arc<Edge>>,
+    Gateway(context): Gateway,
+    SignedBody(body): SignedBody,
+) -> Answer {
+    let command = report(body)?;
     let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
     Done::ok(&PaymentView::from(payment))
 }
@@ -74,7 +76,7 @@ async fn callback(State(edge): State<Arc<Edge>>, Gateway(context): Gateway, body
 fn report(mut body: Fields) -> Result<SettlePayment, Refusal> {
     let payment = body.required("paymentId", fields::id);
     let transaction_id = body.required("gatewayTxnId", fields::visible_ascii(MAX_TRANSACTION_CHARS));
-    let result = body.required("result", result);
+    let result = body.required("result", result(PaymentResult::Success, PaymentResult::Failed));
     let amount = body.required("amount", fields::money);
     let command = payment.zip(transaction_id).zip(result.zip(amount)).map(
         |((payment, transaction_id), (result, amount))| SettlePayment {
@@ -83,12 +85,4 @@ fn report(mut body: Fields) -> Result<SettlePayment, Refusal> {
         },
     );
     body.finish(command)
-}
-
-fn result(value: &Value) -> Result<PaymentResult, Text> {
-    match value.as_str() {
-        Some("SUCCESS") => Ok(PaymentResult::Success),
-        Some("FAILED") => Ok(PaymentResult::Failed),
-        Some(_) | None => Err(messages::one_of("SUCCESS FAILED")),
-    }
 }

@@ -3,16 +3,21 @@
 //! A view lists what its reader sees, and nothing else gets out; its fields are private, as JSON is all there is to it.
 
 mod actions;
+mod assets;
 mod consumers;
 mod counts;
 mod outbox;
+mod reconciliation;
 mod timeline;
 
 pub use actions::{DiscardView, RedriveView, ReleaseView, ReplayView};
 pub use consumers::{AuditView, ConsumptionView, DeadLetterView};
 pub use counts::{QueueView, StatsView};
 pub use outbox::{BlockedView, EventView};
+pub use reconciliation::ReconciliationView;
 pub use timeline::TimelineView;
+
+pub(crate) use assets::AssetAmount;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serializer;

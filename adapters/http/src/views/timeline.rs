@@ -32,6 +32,12 @@ struct ItemView {
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    balance_after: Option<String>,
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
@@ -56,11 +62,28 @@ impl From<TimelineItem> for ItemView {
             consumer,
             status,
             attempts,
+            idempotency_key,
+            amount,
+            balance_after,
             what,
             detail,
             trace_id,
         } = item;
         let kind = kind.as_str();
-        ItemView { at, kind, event_id, event_type, consumer, status, attempts, what, detail, trace_id }
+        ItemView {
+            at,
+            kind,
+            event_id,
+            event_type,
+            consumer,
+            status,
+            attempts,
+            idempotency_key,
+            amount,
+            balance_after,
+            what,
+            detail,
+            trace_id,
+        }
     }
 }

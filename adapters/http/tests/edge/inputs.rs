@@ -59,7 +59,7 @@ async fn every_wrong_field_of_an_order_and_its_steps_is_named() {
     let order = world.order().await;
     let step = |name: &str| format!("/api/v1/orders/{order}/{name}");
     let orders = "/api/v1/orders".to_owned();
-    let cases: [(&str, &str, &[&str]); 15] = [
+    let cases: [(&str, &str, &[&str]); 17] = [
         (&orders, "{}", &["productId"]),
         (&orders, r#"{"productId":"1"}"#, &["productId"]),
         (&orders, r#"{"productId":1.5}"#, &["productId"]),
@@ -67,9 +67,15 @@ async fn every_wrong_field_of_an_order_and_its_steps_is_named() {
         (&orders, r#"{"productId":9007199254740992}"#, &["productId"]),
         (
             &orders,
-            r#"{"productId":1,"couponId":2,"walletAmount":1,"points":5}"#,
+            r#"{"productId":1,"couponId":"2","walletAmount":1.001,"points":-5}"#,
             &["couponId", "walletAmount", "points"],
         ),
+        (
+            &orders,
+            r#"{"productId":1,"couponId":0,"walletAmount":"1.00","points":1.5}"#,
+            &["couponId", "walletAmount", "points"],
+        ),
+        (&orders, r#"{"productId":1,"points":9007199254740992,"cash":1}"#, &["points", "cash"]),
         (&step("cancel"), r#"{"reason":"no"}"#, &["reason"]),
         (&step("complete"), "[]", &["body"]),
         (&step("ship"), "{}", &["carrier", "trackingNo"]),

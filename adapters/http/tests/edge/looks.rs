@@ -54,7 +54,7 @@ async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there(
         json!({ "new": 2, "retry": 0, "sent": 0, "failed": 2, "oldestPendingSeconds": 61 })
     );
     let consumers = stats["consumers"].as_array().unwrap();
-    assert_eq!(consumers.len(), 6, "{consumers:?}");
+    assert_eq!(consumers.len(), 9, "{consumers:?}");
     let inventory = consumers.iter().find(|consumer| consumer["consumer"] == "inventory").unwrap();
     let expected = json!({ "consumer": "inventory", "processing": 0, "waiting": 0, "success": 0, "failed": 0, "dead": 1 });
     assert_eq!(inventory, &expected);

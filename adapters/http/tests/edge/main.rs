@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod assets;
 mod client;
 mod envelopes;
+mod gifts;
 mod inputs;
 mod letters;
 mod logs;
@@ -13,7 +15,9 @@ mod operations;
 mod orders;
 mod payments;
 mod products;
+mod reconciliations;
 mod redrives;
+mod refunds;
 mod server;
 mod timelines;
 mod tokens;

@@ -14,6 +14,11 @@ impl World {
     /// Starts relay and consumers, and waits until they have done what there is to do.
     pub(crate) async fn settled(&self) {
         runtime::start(&self.app, &Wake::default(), Roles::ALL, &Settings::default());
+        self.rested().await;
+    }
+
+    /// Waits until relay and consumers, which run already, have done what there is to do.
+    pub(crate) async fn rested(&self) {
         // Time stands still while anybody works: it passes when all wait.
         self.app.tx.clock.sleep(Duration::from_secs(20)).await;
     }
@@ -28,7 +33,8 @@ impl World {
         order
     }
 
-    async fn mine(&self, user: i64, path: &str) -> Value {
+    /// What the API shows the user there.
+    pub(crate) async fn mine(&self, user: i64, path: &str) -> Value {
         self.get_as(user, &format!("/api/v1/{path}")).send().await.expect(200, "00000").data
     }
 }

@@ -103,13 +103,23 @@ async fn users_are_kept_from_operators_routes_before_their_input_is_read() {
         "consumptions?limit=0",
         "stats",
         "audit",
+        "reconciliation?from=nonsense",
     ];
     for path in gets.map(|path| format!("/api/v1/ops/{path}")) {
         world.get(&path).send().await.expect(401, "A0301");
         world.get_as(SELLER, &path).send().await.expect(403, "A0303");
         world.get(&path).token(&pii).send().await.expect(403, "A0303");
     }
-    let posts = ["outbox/redrive", "blocked/Order/1/release", "dead-letters/replay", "dead-letters/discard"];
+    let posts = [
+        "outbox/redrive",
+        "blocked/Order/1/release",
+        "dead-letters/replay",
+        "dead-letters/discard",
+        "wallets/8/deposits",
+        "points/8/grants",
+        "coupons",
+        "reconciliation/repair",
+    ];
     for path in posts.map(|path| format!("/api/v1/ops/{path}")) {
         world.post(&path).json("{").send().await.expect(401, "A0301");
         world.post_as(SELLER, &path).json("{").send().await.expect(403, "A0303");

@@ -19,7 +19,8 @@ async fn an_order_shows_who_buys_what_for_how_much() {
         json!({
             "orderId": id, "orderNo": format!("20260131080000{id:010}"), "productId": product, "buyerId": BUYER,
             "sellerId": SELLER, "status": "pending", "cancelReason": null, "totalAmount": money,
-            "payableAmount": money, "carrier": null, "trackingNo": null, "createTime": "2026-01-31T08:00:00Z",
+            "payableAmount": money, "couponId": null, "couponDiscount": null, "walletAmount": null, "points": null,
+            "refundId": null, "carrier": null, "trackingNo": null, "createTime": "2026-01-31T08:00:00Z",
             "payTime": null, "updateTime": "2026-01-31T08:00:00Z"
         })
     );

@@ -8,7 +8,7 @@ use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{OnFailed, Store, StoreError, UnitOfWork, View};
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
-use handover_domain::{TenantId, UserId};
+use handover_domain::{PointsRules, TenantId, UserId};
 use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router};
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 use serde_json::json;
@@ -36,6 +36,7 @@ pub(crate) struct Setup {
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_failed: OnFailed,
+    pub(crate) points: PointsRules,
 }
 
 impl Default for Setup {
@@ -45,6 +46,7 @@ impl Default for Setup {
             readiness: Box::new(Vec::<Problem>::new),
             store: None,
             on_failed: OnFailed::Continue,
+            points: PointsRules::default(),
         }
     }
 }
@@ -75,7 +77,7 @@ impl World {
             pending_timeout: Duration::from_secs(900),
             max_retry_count: 3,
             on_failed: setup.on_failed,
-            points: PointsRules::default(),
+            points: setup.points,
         };
         let app = App::new(tx, Arc::new(broker.clone()), rules);
         if sound {
@@ -107,6 +109,16 @@ impl World {
     /// As a user of tenant 1.
     pub(crate) fn get_as(&self, user: i64, path: &str) -> Request {
         self.get(path).token(&self.token(user, 1, &[Role::User]))
+    }
+
+    /// As an operator of tenant 1.
+    pub(crate) fn get_operating(&self, path: &str) -> Request {
+        self.get(path).token(&self.token(STRANGER, 1, &[Role::Operator]))
+    }
+
+    /// As an operator of tenant 1.
+    pub(crate) fn post_operating(&self, path: &str) -> Request {
+        self.post(path).token(&self.token(STRANGER, 1, &[Role::Operator]))
     }
 
     /// As a user of tenant 1.
@@ -146,7 +158,12 @@ impl World {
 
     /// A callback with the gateway's signature.
     pub(crate) async fn callback(&self, body: &str) -> Answer {
-        self.post("/api/v1/payments/callback").json(body).signed(GATEWAY_SECRET, 0).send().await
+        self.signed("/api/v1/payments/callback", body).await
+    }
+
+    /// A body with the gateway's signature.
+    pub(crate) async fn signed(&self, path: &str, body: &str) -> Answer {
+        self.post(path).json(body).signed(GATEWAY_SECRET, 0).send().await
     }
 
     pub(crate) async fn order_status(&self, order: i64) -> String {

@@ -1,7 +1,9 @@
 //! `/api/v1/ops`: what operators see and do.
 
 mod dead_letters;
+mod gifts;
 mod outbox;
+mod reconciliation;
 
 use std::sync::Arc;
 
@@ -26,7 +28,9 @@ const MAX_QUEUE_CHARS: usize = 255;
 pub(super) fn routes() -> Router<Arc<Edge>> {
     Router::new()
         .merge(outbox::routes())
+        .merge(gifts::routes())
         .nest("/dead-letters", dead_letters::routes())
+        .nest("/reconciliation", reconciliation::routes())
         .route("/queues", get(queues))
         .route("/consumptions", get(consumptions))
         .route("/stats", get(stats))

@@ -10,9 +10,9 @@ use handover_application::ports::{
 };
 use handover_application::topology::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
-    AggregateRef, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, EventType, Money, NewOrder,
-    Order, OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus, Product,
-    ProductAction, ProductStatus, Settlement, Shipment, TenantId, UserId,
+    AggregateRef, AskedAssets, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, EventType, Money,
+    NewOrder, Order, OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus,
+    PointsRules, Product, ProductAction, ProductStatus, Settlement, Shipment, TenantId, UserId,
 };
 
 use super::super::super::books::Books;

@@ -1,13 +1,12 @@
 //! What is said to people, in English and in Chinese. Rules of the domain are worded there; their Chinese is here.
 
+mod refusals;
+
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::BadFilter;
-use handover_domain::{
-    IdError, MoneyError, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus, ProductRefusal,
-    ProductStatus, TextError,
-};
+use handover_domain::{IdError, MoneyError, TextError};
 
 use crate::language::Language;
 
@@ -66,6 +65,12 @@ pub(crate) const NOTHING_HELD: Text = Text::fixed(
     "nothing is held: outbox.on-failed is continue",
     "没有被阻塞的事件：outbox.on-failed 为 continue",
 );
+pub(crate) const NOT_LOCKED_YET: Text = Text::fixed(
+    "the assets of the order are still being locked; nothing was changed, come again",
+    "订单的资产正在锁定，数据未变更，请稍后重试",
+);
+pub(crate) const KEY_TAKEN: Text =
+    Text::fixed("the idempotency key was used for another request", "该幂等键已用于其他请求");
 pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");
@@ -77,6 +82,22 @@ pub(crate) const NOT_AN_OBJECT: Text = Text::fixed("must be a JSON object", "必
 pub(crate) const BROKEN_BODY: Text = Text::fixed("could not be read", "读取失败");
 pub(crate) const PRICE_RANGE: Text =
     Text::fixed("must be from 0.01 to 9999999.99", "必须在 0.01 到 9999999.99 之间");
+pub(crate) const MIN_SPEND_RANGE: Text =
+    Text::fixed("must be from 0.00 to 9999999.99", "必须在 0.00 到 9999999.99 之间");
+pub(crate) const POINTS_RANGE: Text =
+    Text::fixed("must be an integer from 0 to 9007199254740991", "必须是 0 到 9007199254740991 的整数");
+pub(crate) const GRANT_RANGE: Text =
+    Text::fixed("must be an integer from 1 to 1000000000", "必须是 1 到 1000000000 的整数");
+pub(crate) const NOT_TO_COME: Text =
+    Text::fixed("must be a time in the future, before the year 10000", "必须是将来的时间，且早于 10000 年");
+pub(crate) const WINDOW: Text = Text::fixed(
+    "must be before the end of the window, by at most 31 days",
+    "必须早于窗口的结束时间，且窗口不超过 31 天",
+);
+pub(crate) const REPAIR_IS_POSTED: Text = Text::fixed(
+    "can only be false here: a repair is posted to /api/v1/ops/reconciliation/repair",
+    "此处只能为 false：修复请 POST /api/v1/ops/reconciliation/repair",
+);
 pub(crate) const LIMIT_RANGE: Text =
     Text::fixed("must be an integer from 1 to 100", "必须是 1 到 100 的整数");
 pub(crate) const BAD_CURSOR: Text =
@@ -122,6 +143,9 @@ pub(crate) fn not_found(what: &'static str) -> Text {
         "product" => "商品不存在",
         "order" => "订单不存在",
         "payment" => "支付单不存在",
+        "refund" => "退款单不存在",
+        "coupon" => "优惠券不存在",
+        "user" => "用户不存在",
         "tenant" => "租户不存在",
         "event" => "事件不存在",
         "blocked aggregate" => "没有这样的被阻塞聚合",
@@ -163,55 +187,5 @@ impl From<MoneyError> for Text {
             MoneyError::OutOfRange => "必须在 0 到 90071992547409.91 之间",
         };
         Text::new(error, zh)
-    }
-}
-
-impl From<&ProductRefusal> for Text {
-    fn from(refusal: &ProductRefusal) -> Text {
-        let zh = match refusal {
-            ProductRefusal::WrongStatus { status: ProductStatus::OnSale } => "商品正在出售",
-            ProductRefusal::WrongStatus { status: ProductStatus::Sold } => "商品已售出",
-            ProductRefusal::WrongStatus { status: ProductStatus::OffShelf } => "商品已下架",
-            ProductRefusal::OwnProduct => "不能购买自己的商品",
-            ProductRefusal::NotTheSeller => "只有卖家可以操作该商品",
-        };
-        Text::new(refusal, zh)
-    }
-}
-
-impl From<&OrderRefusal> for Text {
-    fn from(refusal: &OrderRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
-            OrderRefusal::NotAllowed { .. } => "您不能对该订单执行此操作".into(),
-            OrderRefusal::WrongStatus { status, .. } => {
-                format!("订单{}，不能执行此操作", order_status(*status)).into()
-            }
-            OrderRefusal::NotOverdue => "订单尚未超时".into(),
-            OrderRefusal::Product(product) => return product.into(),
-        };
-        Text::new(refusal, zh)
-    }
-}
-
-fn order_status(status: OrderStatus) -> &'static str {
-    match status {
-        OrderStatus::Pending => "待支付",
-        OrderStatus::Paid => "已支付",
-        OrderStatus::Shipped => "已发货",
-        OrderStatus::Completed => "已完成",
-        OrderStatus::Cancelled => "已取消",
-        OrderStatus::Refunded => "已退款",
-    }
-}
-
-impl From<&PaymentRefusal> for Text {
-    fn from(refusal: &PaymentRefusal) -> Text {
-        let zh: Cow<'static, str> = match refusal {
-            PaymentRefusal::WrongAmount { expected, .. } => format!("金额不符，应为 {expected}").into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Processing } => "支付处理中".into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Success } => "支付已成功".into(),
-            PaymentRefusal::AlreadySettled { status: PaymentStatus::Failed } => "支付已失败".into(),
-        };
-        Text::new(refusal, zh)
     }
 }

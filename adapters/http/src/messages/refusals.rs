@@ -1,0 +1,129 @@
+//! Why the domain refuses, in both languages: its own words, and their Chinese.
+
+use std::borrow::Cow;
+
+use handover_domain::{
+    Asset, AssetRefusal, CouponStatus, HoldStatus, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus,
+    ProductRefusal, ProductStatus, RefundRefusal, RefundStatus,
+};
+
+use super::Text;
+
+impl From<&ProductRefusal> for Text {
+    fn from(refusal: &ProductRefusal) -> Text {
+        let zh = match refusal {
+            ProductRefusal::WrongStatus { status: ProductStatus::OnSale } => "商品正在出售",
+            ProductRefusal::WrongStatus { status: ProductStatus::Sold } => "商品已售出",
+            ProductRefusal::WrongStatus { status: ProductStatus::OffShelf } => "商品已下架",
+            ProductRefusal::OwnProduct => "不能购买自己的商品",
+            ProductRefusal::NotTheSeller => "只有卖家可以操作该商品",
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+impl From<&OrderRefusal> for Text {
+    fn from(refusal: &OrderRefusal) -> Text {
+        let zh: Cow<'static, str> = match refusal {
+            OrderRefusal::NotAllowed { .. } => "您不能对该订单执行此操作".into(),
+            OrderRefusal::WrongStatus { status, .. } => {
+                format!("订单{}，不能执行此操作", order_status(*status)).into()
+            }
+            OrderRefusal::NotOverdue => "订单尚未超时".into(),
+            OrderRefusal::Refunding { .. } => "订单退款处理中，不能执行此操作".into(),
+            OrderRefusal::Assets(asset) => return asset.into(),
+            OrderRefusal::Product(product) => return product.into(),
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+fn order_status(status: OrderStatus) -> &'static str {
+    match status {
+        OrderStatus::Pending => "待支付",
+        OrderStatus::Paid => "已支付",
+        OrderStatus::Shipped => "已发货",
+        OrderStatus::Completed => "已完成",
+        OrderStatus::Cancelled => "已取消",
+        OrderStatus::Refunded => "已退款",
+    }
+}
+
+impl From<&PaymentRefusal> for Text {
+    fn from(refusal: &PaymentRefusal) -> Text {
+        let zh: Cow<'static, str> = match refusal {
+            PaymentRefusal::WrongAmount { expected, .. } => format!("金额不符，应为 {expected}").into(),
+            PaymentRefusal::AlreadySettled { status: PaymentStatus::Processing } => "支付处理中".into(),
+            PaymentRefusal::AlreadySettled { status: PaymentStatus::Success } => "支付已成功".into(),
+            PaymentRefusal::AlreadySettled { status: PaymentStatus::Failed } => "支付已失败".into(),
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+impl From<&RefundRefusal> for Text {
+    fn from(refusal: &RefundRefusal) -> Text {
+        let zh = match refusal {
+            RefundRefusal::AlreadySettled { status: RefundStatus::Processing } => "退款处理中",
+            RefundRefusal::AlreadySettled { status: RefundStatus::Success } => "退款已成功",
+            RefundRefusal::AlreadySettled { status: RefundStatus::Failed } => "退款已失败",
+            RefundRefusal::NothingToRefund => "该订单没有可退的款项",
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+impl From<&AssetRefusal> for Text {
+    fn from(refusal: &AssetRefusal) -> Text {
+        let zh: Cow<'static, str> = match refusal {
+            AssetRefusal::Insufficient { asset, asked, available } => {
+                let (asked, available) = (asset.show(*asked), asset.show(*available));
+                format!("{}不足：需要 {asked}，可用 {available}", name(*asset)).into()
+            }
+            AssetRefusal::BelowMinimumSpend { min_spend, price } => {
+                format!("优惠券需满 {min_spend} 可用，当前价格为 {price}").into()
+            }
+            AssetRefusal::MoreThanLeft { asset, left } => {
+                format!("{}超过剩余应付金额 {left}", name(*asset)).into()
+            }
+            AssetRefusal::PointsNotWhole { step } => format!("积分必须是 {step} 的倍数").into(),
+            AssetRefusal::CouponNotAvailable { status } => coupon_status(*status).into(),
+            AssetRefusal::NotYourCoupon => "该优惠券不属于您".into(),
+            AssetRefusal::NotLocked { asset } => format!("该订单没有锁定{}", name(*asset)).into(),
+            AssetRefusal::HoldEnded { asset, status } => {
+                format!("该订单的{}{}", name(*asset), hold_status(*status)).into()
+            }
+            AssetRefusal::BeyondCommitted { asset } => {
+                format!("该订单未使用{}，无法退回", name(*asset)).into()
+            }
+            AssetRefusal::TooMuch { asset } => format!("{}超出账户上限", name(*asset)).into(),
+        };
+        Text::new(refusal, zh)
+    }
+}
+
+fn name(asset: Asset) -> &'static str {
+    match asset {
+        Asset::Coupon => "优惠券",
+        Asset::Wallet => "钱包余额",
+        Asset::Points => "积分",
+        Asset::Cash => "现金",
+    }
+}
+
+fn coupon_status(status: CouponStatus) -> &'static str {
+    match status {
+        CouponStatus::Available => "优惠券可用",
+        CouponStatus::Locked => "优惠券已被其他订单锁定",
+        CouponStatus::Used => "优惠券已使用",
+        CouponStatus::Expired => "优惠券已过期",
+    }
+}
+
+fn hold_status(status: HoldStatus) -> &'static str {
+    match status {
+        HoldStatus::Frozen => "已冻结",
+        HoldStatus::Committed => "已扣减",
+        HoldStatus::Released => "已释放",
+    }
+}

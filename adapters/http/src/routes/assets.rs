@@ -1,0 +1,170 @@
+//! `/api/v1/wallet`, `/points`, `/coupons`: what the caller can pay with beside money.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use chrono::{DateTime, Utc};
+use handover_application::CommandContext;
+use handover_application::ports::{LedgerEntry, Numbered};
+use handover_application::use_cases::{self, PurseView};
+use handover_domain::{Account, Coupon, CouponId, Hold, HoldStatus, Money, OrderId, Purse, RefundId};
+use serde::{Serialize, Serializer};
+
+use crate::context::Caller;
+use crate::edge::Edge;
+use crate::envelope::{Answer, Done};
+use crate::query::Parameters;
+use crate::views::{AssetAmount, rfc3339};
+
+pub(super) fn routes() -> Router<Arc<Edge>> {
+    Router::new().route("/wallet", get(wallet)).route("/points", get(points)).route("/coupons", get(coupons))
+}
+
+/// A balance, what is held of it, and a page of what moved it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BalanceView {
+    available: AssetAmount,
+    frozen: AssetAmount,
+    /// Points can be owed, money cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<AssetAmount>,
+    holds: Vec<HoldView>,
+    entries: Vec<EntryView>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HoldView {
+    order_id: OrderId,
+    amount: AssetAmount,
+    #[serde(serialize_with = "hold_status")]
+    status: HoldStatus,
+    #[serde(serialize_with = "rfc3339")]
+    create_time: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryView {
+    id: i64,
+    #[serde(serialize_with = "account")]
+    account: Account,
+    amount: AssetAmount,
+    balance_after: Option<AssetAmount>,
+    operation: &'static str,
+    idempotency_key: String,
+    order_id: Option<OrderId>,
+    refund_id: Option<RefundId>,
+    #[serde(serialize_with = "rfc3339")]
+    create_time: DateTime<Utc>,
+}
+
+fn hold_status<S: Serializer>(status: &HoldStatus, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(status.as_str())
+}
+
+fn account<S: Serializer>(account: &Account, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(account.as_str())
+}
+
+impl From<PurseView> for BalanceView {
+    fn from(PurseView { balance, holds, entries }: PurseView) -> BalanceView {
+        let asset = balance.purse.asset();
+        let of = |amount: i64| AssetAmount { asset, amount };
+        BalanceView {
+            available: of(balance.available),
+            frozen: of(balance.frozen),
+            debt: (balance.purse == Purse::Points).then(|| of(balance.debt)),
+            holds: holds.into_iter().map(HoldView::from).collect(),
+            entries: entries.items.into_iter().map(EntryView::from).collect(),
+            next_cursor: entries.next.map(|id| id.to_string()),
+        }
+    }
+}
+
+impl From<Hold> for HoldView {
+    fn from(hold: Hold) -> HoldView {
+        HoldView {
+            order_id: hold.order,
+            amount: AssetAmount { asset: hold.asset, amount: hold.amount },
+            status: hold.status,
+            create_time: hold.create_time,
+        }
+    }
+}
+
+impl From<Numbered<LedgerEntry>> for EntryView {
+    fn from(Numbered { id, effect }: Numbered<LedgerEntry>) -> EntryView {
+        let LedgerEntry { operation, entry } = effect;
+        let of = |amount: i64| AssetAmount { asset: entry.account.asset(), amount };
+        EntryView {
+            id,
+            account: entry.account,
+            amount: of(entry.amount),
+            balance_after: entry.balance_after.map(of),
+            operation: operation.kind.as_str(),
+            idempotency_key: operation.key.to_string(),
+            order_id: operation.order,
+            refund_id: operation.refund,
+            create_time: operation.at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CouponView {
+    coupon_id: CouponId,
+    discount: Money,
+    min_spend: Money,
+    #[serde(serialize_with = "rfc3339")]
+    expires_at: DateTime<Utc>,
+    status: &'static str,
+    /// The order that holds or used it; null for nobody's.
+    order_id: Option<OrderId>,
+}
+
+impl CouponView {
+    /// As it stands at this moment: its time may be over before that is written down.
+    fn at(now: DateTime<Utc>, coupon: &Coupon) -> CouponView {
+        CouponView {
+            coupon_id: coupon.id,
+            discount: coupon.discount,
+            min_spend: coupon.min_spend,
+            expires_at: coupon.expires_at,
+            status: coupon.status_at(now).as_str(),
+            order_id: coupon.order,
+        }
+    }
+}
+
+async fn wallet(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
+    purse(&edge, &context, Purse::Wallet, parameters).await
+}
+
+async fn points(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
+    purse(&edge, &context, Purse::Points, parameters).await
+}
+
+async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, mut parameters: Parameters) -> Answer {
+    let (before, limit) = (parameters.cursor(), parameters.limit());
+    parameters.finish()?;
+    let purse = use_cases::purse(&edge.app, context, purse, before, limit).await?;
+    Done::ok(&BalanceView::from(purse))
+}
+
+async fn coupons(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    mut parameters: Parameters,
+) -> Answer {
+    let (before, limit) = (parameters.cursor(), parameters.limit());
+    parameters.finish()?;
+    let page = use_cases::coupons(&edge.app, &context, before, limit).await?;
+    let now = edge.app.now();
+    Done::page(page.items.iter().map(|coupon| CouponView::at(now, coupon)).collect(), page.next)
+}

@@ -1,0 +1,83 @@
+//! What a reconciliation says.
+
+use chrono::{DateTime, Utc};
+use handover_application::use_cases::operations::{Finding, FindingKind, Mended, Reconciliation};
+use handover_domain::{EventId, OrderId, TenantId};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::rfc3339;
+
+/// Business rows, outbox, confirms, consume log and effects, compared over a window of time.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReconciliationView {
+    #[serde(serialize_with = "rfc3339")]
+    from: DateTime<Utc>,
+    #[serde(serialize_with = "rfc3339")]
+    to: DateTime<Utc>,
+    orders: u64,
+    events: u64,
+    confirmed: u64,
+    consumed: u64,
+    effects: u64,
+    pending: u64,
+    parked: u64,
+    sound: bool,
+    /// How many findings there are of each kind, those of which there are none included.
+    counts: Map<String, Value>,
+    findings: Vec<FindingView>,
+    more: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FindingView {
+    kind: &'static str,
+    tenant_id: TenantId,
+    order_id: Option<OrderId>,
+    event_id: Option<EventId>,
+    event_type: Option<String>,
+    consumer: Option<String>,
+    idempotency_key: Option<String>,
+    what: String,
+    mended: Option<&'static str>,
+}
+
+impl From<Reconciliation> for ReconciliationView {
+    fn from(told: Reconciliation) -> ReconciliationView {
+        let count = |kind: FindingKind| (kind.as_str().to_owned(), told.count(kind).into());
+        ReconciliationView {
+            from: told.since,
+            to: told.until,
+            orders: told.orders,
+            events: told.events,
+            confirmed: told.confirmed,
+            consumed: told.consumed,
+            effects: told.effects,
+            pending: told.pending,
+            parked: told.parked,
+            sound: told.is_sound(),
+            counts: FindingKind::ALL.into_iter().map(count).collect(),
+            more: told.more,
+            findings: told.findings.into_iter().map(FindingView::from).collect(),
+        }
+    }
+}
+
+impl From<Finding> for FindingView {
+    fn from(finding: Finding) -> FindingView {
+        let Finding { kind, tenant, order, event_id, event_type, consumer, key, what, mended } = finding;
+        FindingView {
+            kind: kind.as_str(),
+            tenant_id: tenant,
+            order_id: order,
+            event_id,
+            event_type,
+            consumer,
+            idempotency_key: key,
+            what,
+            mended: mended.map(Mended::as_str),
+        }
+    }
+}

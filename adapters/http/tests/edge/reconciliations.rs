@@ -1,0 +1,136 @@
+//! `/api/v1/ops/reconciliation`.
+
+use handover_application::ports::StoreError;
+use handover_application::{Role, with_tx};
+use handover_domain::{OrderId, TenantId};
+use serde_json::{Value, json};
+
+use crate::world::{BUYER, STRANGER, World};
+
+const PATH: &str = "/api/v1/ops/reconciliation";
+const REPAIR: &str = "/api/v1/ops/reconciliation/repair";
+
+impl World {
+    async fn reconciled(&self, query: &str) -> Value {
+        self.get_operating(&format!("{PATH}{query}")).send().await.expect(200, "00000").data
+    }
+
+    /// An order that was paid while nobody wrote it into the outbox.
+    async fn unannounced(&self) -> i64 {
+        let order = self.order().await;
+        with_tx(&self.app.tx, move |unit, _| {
+            Box::pin(async move {
+                let id = OrderId::try_from(order).unwrap();
+                let mut order = unit.order_by_id(TenantId::DEFAULT, id).await?.unwrap();
+                order.version += 1;
+                order.status = handover_domain::OrderStatus::Cancelled;
+                order.cancel_reason = Some(handover_domain::CancelReason::Buyer);
+                unit.advance_order(&order).await?;
+                Ok::<(), StoreError>(())
+            })
+        })
+        .await
+        .unwrap();
+        order
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_market_where_everything_arrived_is_sound() {
+    let world = World::new().await;
+    world.completed().await;
+    world.settled().await;
+    let told = world.reconciled("").await;
+    let number = |name: &str| told[name].as_u64().unwrap();
+    assert_eq!(
+        (number("orders"), number("pending"), number("parked")),
+        (1, 1, 0),
+        "its timeout is on its way"
+    );
+    assert!(number("events") >= 5 && number("confirmed") == number("events"), "{told}");
+    assert!(number("consumed") > 0 && number("effects") > 0, "{told}");
+    let expected = json!({
+        "from": "2026-01-30T08:00:20Z", "to": "2026-01-31T08:00:20Z", "orders": told["orders"],
+        "events": told["events"], "confirmed": told["confirmed"], "consumed": told["consumed"],
+        "effects": told["effects"], "pending": 1, "parked": 0, "sound": true,
+        "counts": {
+            "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "doubledEffect": 0,
+            "notBooked": 0, "unbalanced": 0, "drifted": 0
+        },
+        "findings": [], "more": false
+    });
+    assert_eq!(told, expected);
+    let before = world.reconciled("?to=2026-01-31T08:00:00Z").await;
+    assert_eq!((&before["from"], &before["orders"]), (&json!("2026-01-30T08:00:00Z"), &json!(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_told_by_a_look_and_mended_by_a_repair() {
+    let world = World::new().await;
+    let order = world.unannounced().await;
+    world.settled().await;
+    for query in ["", "?repair=false"] {
+        let told = world.reconciled(query).await;
+        assert_eq!((&told["sound"], &told["counts"]["missingEvent"]), (&json!(false), &json!(1)));
+        let finding = &told["findings"][0];
+        let expected = json!({
+            "kind": "missingEvent", "tenantId": 1, "orderId": order, "eventId": null,
+            "eventType": "ORDER_CANCELLED", "consumer": null, "idempotencyKey": null, "what": finding["what"],
+            "mended": null
+        });
+        assert_eq!(*finding, expected);
+    }
+    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
+    let theirs = world.post(REPAIR).token(&elsewhere).send().await.expect(200, "00000");
+    assert_eq!(theirs.data["findings"], json!([]));
+    let mended = world.post_operating(REPAIR).json("{}").send().await.expect(200, "00000").data;
+    assert_eq!((&mended["sound"], &mended["findings"][0]["mended"]), (&json!(true), &json!("announced")));
+    world.rested().await;
+    let told = world.reconciled("").await;
+    assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_has_a_beginning_before_its_end_and_at_most_31_days() {
+    let world = World::new().await;
+    for (query, field) in [
+        ("from=yesterday", "from"),
+        ("to=2026-01-31", "to"),
+        ("from=2026-01-31T08:00:00Z", "from"),
+        ("from=2026-02-01T00:00:00Z", "from"),
+        ("from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
+        ("from=2025-12-01T00:00:00Z&to=2026-01-01T00:00:01Z", "from"),
+        ("tenantId=0", "tenantId"),
+        ("repair=true", "repair"),
+        ("limit=1", "limit"),
+    ] {
+        let answer = world.get_operating(&format!("{PATH}?{query}")).send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), [field], "{query}");
+    }
+    world.reconciled("?from=2025-12-01T00:00:00Z&to=2026-01-01T00:00:00Z").await;
+    for (body, fields) in [
+        ("[]", vec!["body"]),
+        (r#"{"from":"yesterday","to":7,"tenantId":"1"}"#, vec!["from", "to", "tenantId"]),
+        (r#"{"from":"2026-01-31T08:00:00Z"}"#, vec!["from"]),
+        (r#"{"repair":true}"#, vec!["repair"]),
+    ] {
+        let answer = world.post_operating(REPAIR).json(body).send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), fields, "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_reconciles_its_own_tenant_and_the_platform_any() {
+    let world = World::new().await;
+    world.order().await;
+    world.rested().await;
+    world.get_as(BUYER, PATH).send().await.expect(403, "A0303");
+    world.post_as(BUYER, REPAIR).send().await.expect(403, "A0303");
+    world.get_operating(&format!("{PATH}?tenantId=2")).send().await.expect(404, "A0404");
+    world.post_operating(REPAIR).json(r#"{"tenantId":2}"#).send().await.expect(404, "A0404");
+    let platform = world.token(STRANGER, 2, &[Role::Platform]);
+    for (query, orders) in [("", 1), ("?tenantId=1", 1), ("?tenantId=2", 0)] {
+        let told = world.get(&format!("{PATH}{query}")).token(&platform).send().await.expect(200, "00000");
+        assert_eq!(told.data["orders"], orders, "{query}");
+    }
+}
