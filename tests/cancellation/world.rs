@@ -54,7 +54,12 @@ impl World {
             chance: self.chance.clone(),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: TIMEOUT, max_retry_count: 3, on_failed: OnFailed::Hold, points: PointsRules::default() };
+        let rules = Rules {
+            pending_timeout: TIMEOUT,
+            max_retry_count: 3,
+            on_failed: OnFailed::Hold,
+            points: PointsRules::default(),
+        };
         (App::new(tx, Arc::new(self.broker.clone()), rules), wake)
     }
 

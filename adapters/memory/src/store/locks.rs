@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_application::ports::{IdKind, RelayId, StoreError};
-use handover_domain::{EventId, OrderId, Partition, PaymentId, ProductId, TenantId, UserId};
+use handover_domain::{
+    Asset, CouponId, EventId, OperationKey, OrderId, Partition, PaymentId, ProductId, Purse, RefundId,
+    TenantId, UserId,
+};
 use tokio::sync::Notify;
 
 use super::unit::MemoryUnit;
@@ -30,6 +33,12 @@ pub(super) enum Lock {
     DeadLetter(String, String),
     Listing(TenantId, UserId, ProductId),
     Credit(TenantId, UserId),
+    Refund(RefundId),
+    RefundOfPayment(PaymentId),
+    Coupon(CouponId),
+    Hold(TenantId, OrderId, Asset),
+    Balance(TenantId, UserId, Purse),
+    Operation(TenantId, OperationKey),
     Relay(RelayId),
     Partition(Partition),
     IdBlock(IdKind),

@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** row ids are taken at the insert and seen at the commit; the order of commits is not that of ids.
 
+mod assets;
 mod audit;
 mod consume;
 mod consume_log;
@@ -21,6 +22,7 @@ mod outbox_due;
 mod outbox_index;
 mod payments;
 mod products;
+mod refunds;
 mod statement;
 mod tables;
 mod unit;

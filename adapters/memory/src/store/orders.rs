@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -13,6 +14,8 @@ use super::tables::{Row, below};
 use super::unit::MemoryUnit;
 use super::{conflict, limited};
 
+/// When each order last changed; `None` is before all orders of a moment: there a range begins.
+type Changes = BTreeSet<(DateTime<Utc>, Option<OrderId>)>;
 type ByUser = BTreeMap<(TenantId, UserId), BTreeSet<OrderId>>;
 
 #[derive(Default)]
@@ -20,6 +23,8 @@ pub(super) struct OrderIndex {
     bought: ByUser,
     sold: ByUser,
     pending: BTreeSet<(DateTime<Utc>, OrderId)>,
+    changed: Changes,
+    changed_of: BTreeMap<TenantId, Changes>,
 }
 
 impl Row for Order {
@@ -36,6 +41,9 @@ impl Row for Order {
         if self.status == OrderStatus::Pending {
             index.pending.insert((self.create_time, self.id));
         }
+        let changed = (self.update_time, Some(self.id));
+        index.changed.insert(changed);
+        index.changed_of.entry(self.tenant).or_default().insert(changed);
     }
 
     fn leave(&self, index: &mut OrderIndex) {
@@ -45,6 +53,11 @@ impl Row for Order {
             }
         }
         index.pending.remove(&(self.create_time, self.id));
+        let changed = (self.update_time, Some(self.id));
+        index.changed.remove(&changed);
+        if let Some(of_tenant) = index.changed_of.get_mut(&self.tenant) {
+            of_tenant.remove(&changed);
+        }
     }
 }
 
@@ -88,6 +101,42 @@ impl OrderQueries for MemoryUnit {
                 .take(limited(limit))
                 .cloned()
                 .collect()
+        })
+        .await
+    }
+
+    async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError> {
+        let ids: BTreeSet<OrderId> = ids.iter().copied().collect();
+        self.read(|statement| {
+            let orders = statement.orders();
+            let found = ids.iter().filter_map(|id| orders.get(id));
+            found.filter(|order| order.tenant == tenant).cloned().collect()
+        })
+        .await
+    }
+
+    async fn orders_changed(
+        &mut self,
+        tenant: Option<TenantId>,
+        since: DateTime<Utc>,
+        until: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        self.read(|statement| {
+            let orders = statement.orders();
+            let in_order = orders.select(|table| {
+                let places = match tenant {
+                    Some(tenant) => table.index.changed_of.get(&tenant),
+                    None => Some(&table.index.changed),
+                };
+                let from = after.map_or((since, None), |(at, id)| (at, Some(id)).max((since, None)));
+                let later = (Bound::Excluded(from), Bound::Unbounded);
+                let later = places.into_iter().flat_map(move |places| places.range(later));
+                let within = later.take_while(move |(changed, _)| *changed < until);
+                within.filter_map(|place| Some((*place, table.get(&place.1?)?)))
+            });
+            in_order.take(limited(limit)).cloned().collect()
         })
         .await
     }

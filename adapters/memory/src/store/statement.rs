@@ -5,9 +5,10 @@ use handover_application::ports::{
     AuditEntry, Clock, CreditChange, ListingChange, NewShipmentTask, Notification, Numbered, OutboxRow,
     PartitionLease,
 };
-use handover_domain::{Order, Partition, Payment, Product};
+use handover_domain::{Balance, Coupon, Hold, Order, Partition, Payment, Product, Refund};
 
 use super::State;
+use super::assets::{EntryRow, OperationRow};
 use super::consume::{ConsumptionRow, SubscriptionRow};
 use super::credit::CreditRow;
 use super::dead_letters::DeadLetterRow;
@@ -59,6 +60,12 @@ tables! {
     notifications: Numbered<Notification>,
     credit_changes: Numbered<CreditChange>,
     credit: CreditRow,
+    refunds: Refund,
+    coupons: Coupon,
+    holds: Hold,
+    balances: Balance,
+    operations: OperationRow,
+    entries: EntryRow,
     relays: RelayRow,
     partitions: PartitionLease,
     id_blocks: IdBlockRow,
@@ -83,6 +90,8 @@ pub(super) struct Sequences {
     pub(super) dead_letters: i64,
     pub(super) audit_log: i64,
     pub(super) effects: i64,
+    pub(super) operations: i64,
+    pub(super) entries: i64,
 }
 
 /// The next id of a sequence.

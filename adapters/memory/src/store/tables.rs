@@ -105,6 +105,14 @@ pub(super) struct Merged<'a, R: Row> {
     own: &'a Overlay<R>,
 }
 
+impl<R: Row> Clone for Merged<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Row> Copy for Merged<'_, R> {}
+
 impl<'a, R: Row> Merged<'a, R> {
     pub(super) fn new(committed: &'a Table<R>, own: &'a Overlay<R>) -> Self {
         Merged { committed, own }

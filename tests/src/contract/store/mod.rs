@@ -10,17 +10,21 @@ use handover_application::ports::{Changed, Store, StoreError, UnitOfWork, View};
 use super::{RuleFuture, within};
 
 pub mod audit;
+pub mod balances;
 pub mod blocked;
 pub mod catching_up;
 pub mod consume;
+pub mod coupons;
 pub mod credit;
 pub mod cutting;
 pub mod dead_letters;
 pub mod deciding;
 pub mod effects;
 pub mod failing;
+pub mod holds;
 pub mod ids;
 pub mod leases;
+pub mod ledger;
 pub mod log_reads;
 pub mod notifications;
 pub mod operators_at_once;
@@ -32,6 +36,7 @@ pub mod payments;
 pub mod products;
 pub mod races;
 pub mod redriving;
+pub mod refunds;
 pub mod settling;
 pub mod units;
 pub mod waking;
@@ -208,6 +213,11 @@ macro_rules! store_rules {
             pages_of_orders_can_be_of_one_status,
             an_order_created_at_the_deadline_is_overdue,
             overdue_orders_are_pending_and_come_oldest_first,
+            orders_are_found_by_their_ids_in_one_tenant,
+            a_great_many_orders_are_found_by_their_ids,
+            orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_last,
+            orders_changed_come_by_time_and_id_page_by_page,
+            an_order_is_found_at_its_last_change,
         ]
         payments: [
             a_payment_is_read_back_as_it_was_written,
@@ -222,6 +232,73 @@ macro_rules! store_rules {
             gateway_transactions_are_compared_byte_by_byte,
             the_payments_of_an_order_come_in_the_order_of_ids,
         ]
+        refunds: [
+            a_refund_is_read_back_as_it_was_written,
+            a_taken_refund_id_is_a_conflict,
+            a_second_refund_of_a_payment_is_a_conflict,
+            a_failed_refund_makes_room_for_another,
+            a_refund_is_found_by_its_id_in_any_tenant,
+            a_refund_advances_from_the_version_before_only,
+            the_refunds_of_an_order_come_in_the_order_of_ids,
+            a_refund_is_due_at_its_time_and_not_before,
+            due_refunds_are_processing_and_come_earliest_first,
+            of_units_that_insert_a_refund_of_one_payment_exactly_one_does,
+            of_units_that_settle_one_refund_exactly_one_does,
+        ]
+        coupons: [
+            a_coupon_is_read_back_as_it_was_written,
+            a_taken_coupon_id_is_a_conflict,
+            a_coupon_advances_from_the_version_before_only,
+            a_coupon_is_one_tenants,
+            pages_of_coupons_run_from_the_greatest_id_down,
+            a_coupon_that_ends_at_the_moment_is_expired,
+            expired_coupons_are_available_and_come_earliest_first,
+            of_units_that_change_one_coupon_exactly_one_does,
+        ]
+        holds: [
+            a_hold_is_read_back_as_it_was_written,
+            the_holds_of_an_order_come_in_the_order_of_assets,
+            a_hold_that_is_there_already_is_a_conflict,
+            a_hold_that_is_not_as_expected_is_a_conflict,
+            a_batch_may_add_holds_and_replace_others,
+            a_great_batch_of_holds_is_written_whole,
+            holds_are_one_tenants,
+            locked_holds_are_those_asked_for,
+            the_holds_of_a_user_are_frozen_and_come_in_the_order_of_orders,
+            a_hold_made_at_the_moment_counts_as_made_by_then,
+            frozen_holds_come_by_time_order_and_asset,
+            pages_of_frozen_holds_go_on_after_the_last,
+            of_units_that_lock_one_hold_none_is_lost,
+            of_units_that_add_one_hold_exactly_one_does,
+            of_units_that_end_one_hold_exactly_one_does,
+        ]
+        balances: [
+            a_balance_is_read_back_as_it_was_written,
+            a_balance_is_not_there_before_its_first_change,
+            locked_balances_are_each_there_once,
+            a_balance_is_written_any_number_of_versions_later,
+            a_negative_balance_is_refused,
+            balances_are_one_tenants_and_of_one_purse,
+            a_great_batch_of_balances_is_written_whole,
+            of_units_that_lock_one_balance_none_is_lost,
+            of_units_that_lock_balances_in_any_order_none_is_lost,
+        ]
+        ledger: [
+            an_operation_is_read_back_as_it_was_written,
+            operations_are_found_by_their_keys,
+            operation_keys_are_compared_byte_by_byte,
+            a_taken_operation_key_is_a_conflict,
+            operations_are_one_tenants,
+            the_operations_of_an_order_come_in_the_order_of_posting,
+            entries_that_do_not_balance_are_refused,
+            entries_are_read_back_with_their_operation,
+            pages_of_entries_run_from_the_greatest_number_down,
+            accounts_are_added_up_for_each_tenant,
+            a_sound_ledger_has_no_flaws,
+            a_balance_that_its_entries_do_not_say_is_a_flaw,
+            a_great_batch_of_operations_is_posted_whole,
+            of_units_that_post_one_key_exactly_one_does,
+        ]
         outbox: [
             an_appended_event_is_a_new_row_with_all_it_had,
             types_and_aggregates_that_nobody_knows_are_carried_as_they_are,
@@ -234,7 +311,7 @@ macro_rules! store_rules {
             an_event_id_of_64_awkward_characters_survives,
             rows_are_found_by_their_events_and_missing_ones_left_out,
             pages_run_from_the_greatest_id_down,
-                rows_above_a_bound_run_from_the_smallest_id_up,
+            rows_above_a_bound_run_from_the_smallest_id_up,
             every_part_of_a_filter_narrows_the_page,
             a_filter_takes_its_first_moment_and_leaves_out_its_last,
         ]

@@ -2,10 +2,15 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::OrderSide;
-use handover_domain::{CancelReason, MAX_ID, Money, Order, OrderStatus, Shipment, TenantId};
+use handover_domain::{
+    CancelReason, CouponUse, MAX_ID, Money, Order, OrderAssets, OrderStatus, Points, Shipment, TenantId,
+};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};
-use crate::samples::{AWKWARD, later, order, order_id, order_moved_to, product_id, start, tenant, user};
+use crate::samples::{
+    AWKWARD, coupon_id, later, money, order, order_id, order_moved_to, product_id, refund_id, start, tenant,
+    user,
+};
 
 async fn add(rig: &dyn StoreRig, orders: &[Order]) {
     in_unit!(rig, |unit| {
@@ -31,6 +36,18 @@ pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     written.push(Order { shipment: Shipment::new("运".repeat(64), AWKWARD.into()).ok(), ..order(1) });
     written.push(Order { total: Money::from_minor(MAX_ID).unwrap(), payable: Money::ZERO, ..order(1) });
     written.push(Order { buyer: user(MAX_ID), seller: user(1), product: product_id(MAX_ID), ..order(1) });
+    let coupon = Some(CouponUse { id: coupon_id(MAX_ID), discount: money(MAX_ID) });
+    let nothing_off = Some(CouponUse { id: coupon_id(1), discount: Money::ZERO });
+    let points = |number: i64| Points::try_from(number).unwrap();
+    for assets in [
+        OrderAssets { coupon, wallet: money(MAX_ID), points: points(MAX_ID) },
+        OrderAssets { coupon: nothing_off, ..OrderAssets::NONE },
+        OrderAssets { wallet: money(1), ..OrderAssets::NONE },
+        OrderAssets { points: points(1), ..OrderAssets::NONE },
+    ] {
+        written.push(Order { assets, ..order(1) });
+    }
+    written.push(Order { refund: Some(refund_id(MAX_ID)), payable: money(1), ..order(1) });
     for (n, mut order) in written.into_iter().enumerate() {
         order.id = order_id(n as i64 + 1);
         add(rig, std::slice::from_ref(&order)).await;
@@ -176,4 +193,98 @@ pub async fn overdue_orders_are_pending_and_come_oldest_first(rig: &dyn StoreRig
     let expected = [(1, 50), (1, 2), (2, 3), (1, 1)].map(|(t, id)| (tenant(t), order_id(id)));
     assert_eq!(overdue, expected);
     assert_eq!(view(rig).await.orders_overdue(start(), 2).await.unwrap(), expected[..2]);
+}
+
+/// Orders are found by their ids, each once, in one tenant; missing ones are left out.
+pub async fn orders_are_found_by_their_ids_in_one_tenant(rig: &dyn StoreRig) {
+    let foreign = Order { tenant: tenant(2), ..order(3) };
+    let shipped = order_moved_to(&order(2), OrderStatus::Shipped, later(1));
+    add(rig, &[order(1), shipped.clone(), foreign.clone(), order(4)]).await;
+    let mut view = view(rig).await;
+    let mut find = async |of: i64, ids: &[i64]| {
+        let ids: Vec<_> = ids.iter().map(|id| order_id(*id)).collect();
+        let mut found = view.orders_by_id(tenant(of), &ids).await.unwrap();
+        found.sort_by_key(|order| order.id);
+        found
+    };
+    assert_eq!(find(1, &[3, 2, 9, 1, 2]).await, [order(1), shipped]);
+    assert_eq!(find(2, &[1, 2, 3, 4]).await, [foreign]);
+    assert_eq!(find(1, &[]).await, []);
+}
+
+/// A great many orders are found by their ids.
+pub async fn a_great_many_orders_are_found_by_their_ids(rig: &dyn StoreRig) {
+    let all: Vec<Order> = (1..=700).map(order).collect();
+    add(rig, &all).await;
+    let ids: Vec<_> = all.iter().map(|order| order.id).collect();
+    let mut found = view(rig).await.orders_by_id(TenantId::DEFAULT, &ids).await.unwrap();
+    found.sort_by_key(|order| order.id);
+    assert_eq!(found, all);
+}
+
+/// Orders changed in a time: its first moment counts and its last does not, to the microsecond.
+pub async fn orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_last(rig: &dyn StoreRig) {
+    let micro = TimeDelta::microseconds(1);
+    let at = |id, update_time| Order { update_time, ..order(id) };
+    let (since, until) = (start(), later(1));
+    add(rig, &[at(1, since - micro), at(2, since), at(3, until - micro), at(4, until), at(5, until + micro)])
+        .await;
+    let mut view = view(rig).await;
+    for tenant in [None, Some(TenantId::DEFAULT)] {
+        let mut changed =
+            async |since, until| numbers(view.orders_changed(tenant, since, until, None, 9).await.unwrap());
+        assert_eq!(changed(since, until).await, [2, 3]);
+        assert_eq!(changed(since, since).await, [0; 0]);
+        assert_eq!(changed(until, since).await, [0; 0]);
+    }
+}
+
+/// Orders changed come by the time of their last change and their ids, of one tenant or of all; a page goes on after
+/// the last of the one before.
+pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn StoreRig) {
+    let at = |id, seconds| Order { update_time: later(seconds), ..order(id) };
+    let foreign = Order { tenant: tenant(2), ..at(8, 2) };
+    let all = [at(9, 1), at(4, 2), at(5, 2), foreign.clone(), at(10, 2), at(1, 3)];
+    let mut added = all.to_vec();
+    added.reverse();
+    added.swap(0, 2);
+    add(rig, &added).await;
+    let ours: Vec<Order> = all.iter().filter(|order| order.tenant == tenant(1)).cloned().collect();
+    for (of, expected) in [(None, &all[..]), (Some(1), &ours[..]), (Some(2), &[foreign]), (Some(3), &[])] {
+        for limit in 1..=3 {
+            let mut seen: Vec<Order> = Vec::new();
+            loop {
+                let after = seen.last().map(|order| (order.update_time, order.id));
+                let mut view = view(rig).await;
+                let page =
+                    view.orders_changed(of.map(tenant), start(), later(9), after, limit).await.unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                assert!(page.len() <= limit as usize);
+                seen.extend(page);
+                assert!(seen.len() <= expected.len(), "a page begins again");
+            }
+            assert_eq!(seen, expected, "in pages of {limit}");
+        }
+    }
+    let mut view = view(rig).await;
+    let before_all = Some((later(-9), order_id(99)));
+    assert_eq!(view.orders_changed(None, later(2), later(3), before_all, 9).await.unwrap(), all[1..5]);
+    let absent = Some((later(2), order_id(6)));
+    assert_eq!(view.orders_changed(None, start(), later(9), absent, 9).await.unwrap(), all[3..]);
+}
+
+/// An order that changes again is found at its last change alone.
+pub async fn an_order_is_found_at_its_last_change(rig: &dyn StoreRig) {
+    add(rig, &[order(1)]).await;
+    let paid = order_moved_to(&order(1), OrderStatus::Paid, later(5));
+    in_unit!(rig, |unit| {
+        changes_one(unit.advance_order(&paid).await);
+        let seen = unit.orders_changed(None, start(), later(9), None, 9).await.unwrap();
+        assert_eq!(seen, std::slice::from_ref(&paid));
+    });
+    let mut view = view(rig).await;
+    assert_eq!(view.orders_changed(None, start(), later(5), None, 9).await.unwrap(), []);
+    assert_eq!(view.orders_changed(None, later(5), later(9), None, 9).await.unwrap(), [paid]);
 }

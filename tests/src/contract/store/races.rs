@@ -21,7 +21,7 @@ use crate::samples::{
     relay, settled, start,
 };
 
-const RACERS: usize = 8;
+pub(super) const RACERS: usize = 8;
 
 pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -72,7 +72,7 @@ pub(super) fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
 }
 
 /// Exactly one succeeded, the others met a conflict.
-fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
+pub(super) fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
     let winners: Vec<_> = (0..RACERS).filter(|n| outcomes[*n].is_ok()).collect();
     assert_eq!(winners.len(), 1, "{outcomes:?}");
     for lost in outcomes.into_iter().filter_map(Result::err) {

@@ -65,6 +65,14 @@ reads! {
             before: Option<OrderId>,
             limit: u32
         ) -> Vec<Order>;
+        fn orders_by_id(tenant: TenantId, ids: &[OrderId]) -> Vec<Order>;
+        fn orders_changed(
+            tenant: Option<TenantId>,
+            since: DateTime<Utc>,
+            until: DateTime<Utc>,
+            after: Option<(DateTime<Utc>, OrderId)>,
+            limit: u32
+        ) -> Vec<Order>;
     }
 
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {

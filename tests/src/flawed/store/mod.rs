@@ -255,6 +255,7 @@ macro_rules! writes {
     };
 }
 
+mod assets;
 mod business;
 mod consuming;
 mod effects;

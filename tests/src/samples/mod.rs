@@ -1,6 +1,10 @@
 //! Sample values to test with: plain, valid, and the same in every run. Change what matters by struct update:
 //! `NewEvent { occurred_at: later(5), ..event("e-1", 7, 1) }`.
 
+mod assets;
+
+pub use assets::*;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, CreditChange, DeadLetter, DeadLetterStatus,

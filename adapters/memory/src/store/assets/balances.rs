@@ -1,0 +1,27 @@
+//! What users have in wallet and points.
+
+use handover_application::ports::StoreError;
+use handover_domain::{Balance, Purse, TenantId, UserId};
+
+use super::super::statement::Statement;
+use super::super::tables::Row;
+
+impl Row for Balance {
+    type Key = (TenantId, UserId, Purse);
+    type Index = ();
+
+    fn key(&self) -> (TenantId, UserId, Purse) {
+        (self.tenant, self.user, self.purse)
+    }
+}
+
+pub(super) fn put(statement: &mut Statement<'_>, balance: &Balance) -> Result<(), StoreError> {
+    let Balance { user, purse, available, frozen, debt, .. } = balance;
+    if *available < 0 || *frozen < 0 || *debt < 0 {
+        return Err(StoreError::Backend(
+            format!("balances: {purse} of user {user} is negative: {available}, {frozen}, {debt}").into(),
+        ));
+    }
+    statement.own.balances.put(balance.clone());
+    Ok(())
+}
