@@ -21,6 +21,7 @@ reads! {
             limit: u32
         ) -> Vec<Hold>;
         fn operations_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<AssetOperation>;
+        fn entries_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<(OperationKey, Entry)>;
         fn operations_of(tenant: TenantId, order: OrderId) -> Vec<AssetOperation>;
         fn entries_page(
             tenant: TenantId,
