@@ -21,6 +21,8 @@ mod plans;
 mod products;
 mod refunds;
 mod sweeps;
+#[cfg(test)]
+mod upgrades;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

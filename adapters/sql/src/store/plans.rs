@@ -15,7 +15,7 @@ use crate::SqliteOptions;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-struct NoClock;
+pub(super) struct NoClock;
 
 #[async_trait]
 impl Clock for NoClock {
