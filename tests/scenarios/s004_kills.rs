@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use handover_tests::books::Books;
 use handover_tests::client::{Answer, Api, Lost, rand_like};
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::Server;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use crate::purses::money;
 use crate::shop::{OPERATOR, SELLER};
@@ -103,8 +103,8 @@ async fn nothing_is_lost_or_doubled_of_orders_with_assets_while_the_program_is_k
         .set("HANDOVER_CONSISTENCY__INTERVAL", "2s")
         .set("HANDOVER_GATEWAY__SANDBOX_DELAY", "100ms")
         .set("HANDOVER_GATEWAY__RETRY_BASE", "500ms");
-    let mut server: Server = launch.start().unwrap();
-    let (api, books) = (Api::of(&server), deployment.books().await);
+    let first: Server = launch.start().unwrap();
+    let (api, books) = (Api::of(&first), deployment.books().await);
     api.sign_in(FIRST_BUYER..FIRST_BUYER + CLIENTS);
     api.token(SELLER);
     api.token(OPERATOR);
@@ -114,16 +114,13 @@ async fn nothing_is_lost_or_doubled_of_orders_with_assets_while_the_program_is_k
         let path = format!("/api/v1/ops/points/{buyer}/grants");
         api.post(OPERATOR, &path, json!({"points": 10_000})).await.unwrap().value();
     }
-    let (left, done) = (Arc::new(AtomicI64::new(orders)), Arc::new(AtomicBool::new(false)));
-    let mut clients = JoinSet::new();
-    for client in 0..CLIENTS {
-        let (api, left) = (api.clone(), Arc::clone(&left));
-        clients.spawn(async move {
-            while left.fetch_sub(1, Ordering::SeqCst) > 0 {
-                one(&api, FIRST_BUYER + client).await;
-            }
-        });
-    }
+    let mut server = Some(first);
+    let (left, done) = (AtomicI64::new(orders), Arc::new(AtomicBool::new(false)));
+    let clients = join_all((0..CLIENTS).map(async |client| {
+        while left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            one(&api, FIRST_BUYER + client).await;
+        }
+    }));
     let samples = {
         let (books, done) = (deployment.books().await, Arc::clone(&done));
         tokio::spawn(async move {
@@ -139,16 +136,17 @@ async fn nothing_is_lost_or_doubled_of_orders_with_assets_while_the_program_is_k
         })
     };
     let mut kills = 0;
-    while left.load(Ordering::SeqCst) > 0 {
-        tokio::time::sleep(PAUSE).await;
-        server.kill().unwrap();
-        kills += 1;
-        server = launch.start().unwrap();
-        api.moved_to(&server);
-    }
-    while let Some(ended) = clients.join_next().await {
-        ended.unwrap();
-    }
+    let killer = async {
+        while left.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(PAUSE).await;
+            server.take().unwrap().kill().unwrap();
+            kills += 1;
+            let again = launch.start().unwrap();
+            api.moved_to(&again);
+            server = Some(again);
+        }
+    };
+    tokio::join!(clients, killer);
     books.wait_until_quiet(Duration::from_secs(90)).await;
     let processing = "SELECT count(*) FROM refunds WHERE status = 'PROCESSING'";
     handover_tests::process::eventually(Duration::from_secs(60), async || {

@@ -148,7 +148,7 @@ impl AssetKeeper {
                 if points {
                     keys.push(OperationKey::earn(subject.order));
                 }
-                if !is_named && !(points && earned > Points::ZERO) {
+                if !(is_named || points && earned > Points::ZERO) {
                     return;
                 }
             }

@@ -19,6 +19,8 @@ use crate::relay::envelope_of;
 /// The items of a timeline, each with its place among those of its moment.
 pub(super) struct Items<'a> {
     sight: Sight,
+    /// Whether what the buyer has may be told.
+    sees_assets: bool,
     /// The consumers by their queues.
     consumers: BTreeMap<&'static str, &'static str>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
@@ -29,14 +31,14 @@ pub(super) struct Items<'a> {
 type Place = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
-    pub(super) fn new(app: &App, sight: Sight, rows: &'a [OutboxRow]) -> Items<'a> {
+    pub(super) fn new(app: &App, sight: Sight, sees_assets: bool, rows: &'a [OutboxRow]) -> Items<'a> {
         let consumers = app
             .subscribers()
             .iter()
             .map(|subscriber| (subscriber.queue, subscriber.handler.name()))
             .collect();
         let events = rows.iter().map(|row| (&row.event_id, row)).collect();
-        Items { sight, consumers, events, placed: Vec::new() }
+        Items { sight, sees_assets, consumers, events, placed: Vec::new() }
     }
 
     pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
@@ -98,6 +100,7 @@ impl<'a> Items<'a> {
             ConsumeStatus::Dead => format!("given up by {consumer}"),
         };
         let detail = match record.status {
+            ConsumeStatus::Success if !self.sees_assets && is_of_assets(&consumer) => None,
             ConsumeStatus::Success => consumed.consume_result,
             ConsumeStatus::Processing
             | ConsumeStatus::Waiting
@@ -295,6 +298,11 @@ const fn moved(kind: OperationKind) -> &'static str {
 
 fn started(payment: &Payment) -> String {
     format!("payment of {} {} started", payment.amount, payment.currency.as_str())
+}
+
+/// Whether a consumer's words tell of what the buyer has.
+fn is_of_assets(consumer: &str) -> bool {
+    Asset::HELD.iter().any(|asset| asset.as_str() == consumer)
 }
 
 /// An item of which nothing more is known yet.

@@ -116,7 +116,9 @@ pub async fn timeline(
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
     let mut rows = view.outbox_about(&aggregates).await?;
     rows.sort_by_key(|row| row.id);
-    let mut items = Items::new(app, sight, &rows);
+    // What the buyer has is nothing that the seller is told.
+    let sees_assets = sight == Sight::Operator || context.user() == Some(order.buyer);
+    let mut items = Items::new(app, sight, sees_assets, &rows);
     items.of_payments(&payments);
     items.of_refunds(&refunds);
     for row in &rows {
@@ -134,8 +136,7 @@ pub async fn timeline(
     items.of_shipments(view.shipment_tasks(order.tenant, id).await?);
     items.of_notifications(view.notifications_about(order.tenant, id).await?);
     items.of_credit(view.credit_changes(order.tenant, id).await?);
-    // What the buyer has is nothing that the seller is told.
-    if sight == Sight::Operator || context.user() == Some(order.buyer) {
+    if sees_assets {
         items.of_operations(view.operations_of(order.tenant, id).await?);
     }
     Ok(Timeline { order: id, items: items.in_order() })
