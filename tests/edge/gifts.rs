@@ -128,7 +128,7 @@ fn keys() -> Vec<Case> {
     for (path, body, other) in [
         (DEPOSITS, r#"{"amount":9999999.99}"#, r#"{"amount":0.01}"#),
         (GRANTS, r#"{"points":1000000000}"#, r#"{"points":1}"#),
-        (COUPONS, COUPON, r#"{"userId":3,"discount":5.00,"expiresAt":"2999-01-01T00:00:00Z"}"#),
+        (COUPONS, COUPON, r#"{"userId":2,"discount":6.00,"expiresAt":"2999-01-01T00:00:00Z"}"#),
     ] {
         let keyed = |name: &str, body: &str| given(name, path, body).header("X-Idempotency-Key", &longest);
         cases.extend([

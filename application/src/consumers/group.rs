@@ -7,8 +7,8 @@ use std::sync::Arc;
 use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::debug;
 
-use super::gate::{Verdict, plan};
 use super::Applied;
+use super::gate::{Verdict, plan};
 use super::inbox::{Inbox, InboxError, Taken, Told, carries, claimed_aggregate};
 use crate::ports::{Delivery, DeliveryTag, Unapplied};
 use crate::with_tx;

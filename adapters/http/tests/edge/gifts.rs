@@ -50,13 +50,13 @@ async fn an_operator_gives_money_points_and_coupons() {
     let money = &deposit.data["amount"];
     let expected = json!({
         "userId": BUYER, "asset": "wallet", "operation": "DEPOSIT", "amount": money, "balanceAfter": money,
-        "idempotencyKey": "deposit:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "deposit:8:k-1", "createTime": "2026-01-31T08:00:00Z"
     });
     assert_eq!(deposit.data, expected);
     let grant = world.give(GRANTS, "k-1", r#"{"points":300}"#).await.expect(201, "00000");
     let expected = json!({
         "userId": BUYER, "asset": "points", "operation": "GRANT", "amount": 300, "balanceAfter": 300,
-        "idempotencyKey": "grant:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "grant:8:k-1", "createTime": "2026-01-31T08:00:00Z"
     });
     assert_eq!(grant.data, expected);
     let issued = world.give(COUPONS, "k-1", COUPON).await.expect(201, "00000");
@@ -82,7 +82,7 @@ async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
         (
             COUPONS,
             COUPON,
-            r#"{"userId":9,"discount":5,"minSpend":20.5,"expiresAt":"2026-03-01T00:00:00+08:00"}"#,
+            r#"{"userId":8,"discount":6,"minSpend":20.5,"expiresAt":"2026-03-01T00:00:00+08:00"}"#,
         ),
     ] {
         let first = world.give(path, "k-1", body).await.expect(201, "00000").data;
@@ -98,6 +98,9 @@ async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
     deposit.json(r#"{"amount":7.00}"#).send().await.expect(201, "00000");
     assert_eq!(world.available("points").await, 10);
     assert_eq!(world.available("wallet").await.to_string(), "10.00", "each tenant has keys of its own");
+    let anothers = world.give("/api/v1/ops/wallets/9/deposits", "k-1", r#"{"amount":7.00}"#).await;
+    anothers.expect(201, "00000");
+    assert_eq!(world.available("wallet").await.to_string(), "10.00", "and so has each user");
     world.deposited("10.00").await;
     world.deposited("10.00").await;
     assert_eq!(world.available("wallet").await.to_string(), "30.00");
