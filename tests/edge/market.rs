@@ -210,6 +210,9 @@ async fn plant(books: &Books) {
         // In this order: a consumer that looks meanwhile finds it settled.
         consumed("fulfillment", "DEAD"),
         consumed("webhooks", "SUCCESS"),
+        consumed("coupon", "SUCCESS"),
+        consumed("wallet", "SUCCESS"),
+        consumed("points", "SUCCESS"),
         event(DEAD_EVENT, BLOCKED_ORDER + 1, "SENT"),
         letter,
     ] {
