@@ -1,6 +1,7 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: what operators give.
 
-use handover_application::Role;
+use handover_application::{Role, with_tx};
+use handover_domain::{Balance, Purse, TenantId, UserId};
 use serde_json::{Value, json};
 
 use crate::client::Answer;
@@ -49,13 +50,13 @@ async fn an_operator_gives_money_points_and_coupons() {
     let money = &deposit.data["amount"];
     let expected = json!({
         "userId": BUYER, "asset": "wallet", "operation": "DEPOSIT", "amount": money, "balanceAfter": money,
-        "idempotencyKey": "deposit:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "deposit:8:k-1", "createTime": "2026-01-31T08:00:00Z"
     });
     assert_eq!(deposit.data, expected);
     let grant = world.give(GRANTS, "k-1", r#"{"points":300}"#).await.expect(201, "00000");
     let expected = json!({
         "userId": BUYER, "asset": "points", "operation": "GRANT", "amount": 300, "balanceAfter": 300,
-        "idempotencyKey": "grant:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "grant:8:k-1", "createTime": "2026-01-31T08:00:00Z"
     });
     assert_eq!(grant.data, expected);
     let issued = world.give(COUPONS, "k-1", COUPON).await.expect(201, "00000");
@@ -81,7 +82,7 @@ async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
         (
             COUPONS,
             COUPON,
-            r#"{"userId":9,"discount":5,"minSpend":20.5,"expiresAt":"2026-03-01T00:00:00+08:00"}"#,
+            r#"{"userId":8,"discount":6,"minSpend":20.5,"expiresAt":"2026-03-01T00:00:00+08:00"}"#,
         ),
     ] {
         let first = world.give(path, "k-1", body).await.expect(201, "00000").data;
@@ -97,6 +98,9 @@ async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
     deposit.json(r#"{"amount":7.00}"#).send().await.expect(201, "00000");
     assert_eq!(world.available("points").await, 10);
     assert_eq!(world.available("wallet").await.to_string(), "10.00", "each tenant has keys of its own");
+    let anothers = world.give("/api/v1/ops/wallets/9/deposits", "k-1", r#"{"amount":7.00}"#).await;
+    anothers.expect(201, "00000");
+    assert_eq!(world.available("wallet").await.to_string(), "10.00", "and so has each user");
     world.deposited("10.00").await;
     world.deposited("10.00").await;
     assert_eq!(world.available("wallet").await.to_string(), "30.00");
@@ -157,7 +161,7 @@ async fn every_wrong_field_of_a_gift_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_operators_of_the_tenant_give_and_an_account_has_its_bounds() {
+async fn only_operators_of_the_tenant_give_and_only_to_users() {
     let world = World::new().await;
     for path in [
         "/api/v1/ops/wallets/0/deposits",
@@ -170,4 +174,28 @@ async fn only_operators_of_the_tenant_give_and_an_account_has_its_bounds() {
     let platform = world.token(STRANGER, 1, &[Role::Platform]);
     world.post(DEPOSITS).token(&platform).json(r#"{"amount":1}"#).send().await.expect(403, "A0303");
     world.post_as(BUYER, DEPOSITS).json(r#"{"amount":1}"#).send().await.expect(403, "A0303");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_holds_no_more_than_a_json_number_carries_whole() {
+    let world = World::new().await;
+    for (path, purse, body, field) in [
+        (DEPOSITS, Purse::Wallet, r#"{"amount":0.01}"#, "amount"),
+        (GRANTS, Purse::Points, r#"{"points":1}"#, "points"),
+    ] {
+        let now = world.app.now();
+        let filled = with_tx(&world.app.tx, move |unit, _| {
+            Box::pin(async move {
+                let users = [(TenantId::DEFAULT, UserId::try_from(BUYER).unwrap())];
+                let balance = unit.lock_balances(purse, &users, now).await?.pop().unwrap();
+                let full = Balance { available: (1 << 53) - 1, version: balance.version + 1, ..balance };
+                unit.put_balances(&[full]).await
+            })
+        });
+        filled.await.unwrap();
+        let answer = world.give(path, "", body).await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), [field]);
+        let full = world.mine(BUYER, purse.as_str()).await;
+        assert_eq!(full["entries"], json!([]));
+    }
 }
