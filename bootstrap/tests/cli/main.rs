@@ -8,5 +8,6 @@ mod inspect;
 mod letters;
 mod operate;
 mod program;
+mod refunds;
 mod refusals;
 mod schemas;
