@@ -8,6 +8,7 @@ mod inspect;
 mod letters;
 mod operate;
 mod program;
+mod reconcile;
 mod refunds;
 mod refusals;
 mod schemas;
