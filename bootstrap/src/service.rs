@@ -54,6 +54,7 @@ impl Service {
         runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.keep_in_touch(&app.tx.tasks);
         runtime::start(&app, &wake, parts.roles, &config.settings);
+        crate::metrics::keep(&app);
         let edge = match listener {
             Some(listener) => {
                 let secrets = Secrets::of(config)?;

@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 use super::HandlerError;
 use super::alone::{AloneEnd, Counted};
 use super::inbox::{Inbox, InboxError};
+use crate::counted::NOT_CONSUMED;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{ConsumeRecord, Consumption, DeadLetter, Expected, OutboxRow, StoreError, Unapplied};
 use crate::{texts, with_tx};
@@ -157,7 +158,10 @@ impl Inbox {
         }
         let written = self.write(record, letter).await?;
         Ok(match written {
-            Written::Yes => Some(end),
+            Written::Yes => {
+                metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);
+                Some(end)
+            }
             Written::Moved => None,
         })
     }

@@ -7,6 +7,7 @@ use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId, TenantId};
 use sha2::{Digest, Sha256};
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::counted::{CONSUMED, when_committed};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected, Message,
@@ -131,6 +132,7 @@ impl Inbox {
             })
             .collect();
         unit.record(&records).await?;
+        when_committed(metrics::counter!(CONSUMED, "consumer" => self.name()), records.len());
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod configuration;
 mod doctor;
 mod inspect;
 mod letters;
+mod metrics;
 mod operate;
 mod program;
 mod reconcile;
