@@ -1,5 +1,5 @@
 -- Run as an administrator after `handover migrate`, and again after an upgrade: mysql < .deploy/mysql-rights.sql
--- handover can change neither the tables nor the audit log.
+-- handover can change neither the tables, nor the audit log and the ledger once they are written.
 GRANT SELECT ON handover._sqlx_migrations TO 'handover'@'%';
 GRANT SELECT, INSERT ON handover.audit_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.products TO 'handover'@'%';
@@ -22,3 +22,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.broker_messages TO 'handover'@'
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.notifications TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.buyer_credit_changes TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.buyer_credit TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.asset_operations TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.ledger_entries TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.coupons TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_holds TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_balances TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.refunds TO 'handover'@'%';

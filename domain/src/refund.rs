@@ -157,9 +157,10 @@ impl Refund {
         Ok(Some((after, event)))
     }
 
-    /// The gateway is being asked once more; unless it reports, again at `next`.
+    /// The gateway is being asked once more; unless it reports, or has already, again at `next`.
     pub fn asked(&self, next: DateTime<Utc>, now: DateTime<Utc>) -> Refund {
-        Refund { attempts: self.attempts.saturating_add(1), next_attempt_time: Some(next), ..self.moved(now) }
+        let next_attempt_time = (self.status == RefundStatus::Processing).then_some(next);
+        Refund { attempts: self.attempts.saturating_add(1), next_attempt_time, ..self.moved(now) }
     }
 
     /// Asking has gone wrong.

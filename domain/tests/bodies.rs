@@ -4,11 +4,12 @@
 
 use chrono::NaiveDate;
 use handover_domain::{
-    CancelReason, Currency, Envelope, EventBody, EventType, InvoiceGenerated, InvoiceId, OrderCancelled,
-    OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged,
-    OrderTimeout, PaymentFor, PaymentId, PaymentSettled, ProductId, RefundId, RefundSettled, UserId,
+    CancelReason, CouponId, Currency, Envelope, EventBody, EventType, InvoiceGenerated, InvoiceId, MAX_ID,
+    OrderCancelled, OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus,
+    OrderStatusChanged, OrderTimeout, PaymentFor, PaymentId, PaymentSettled, Points, ProductId, RefundId,
+    RefundSettled, UserId,
 };
-use proptest::prelude::*;
+use proptest::{option, prelude::*};
 
 mod common;
 use common::{amounts, ids, one_of, times};
@@ -54,6 +55,23 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn created()(
+        order in facts(),
+        product in ids::<ProductId>(),
+        price in amounts(),
+        coupon_id in option::of(ids::<CouponId>()),
+        wallet_amount in option::of(amounts()),
+        points in option::of(points()),
+    ) -> OrderCreated {
+        OrderCreated { order, product, quantity: 1, price, coupon_id, wallet_amount, points }
+    }
+}
+
+fn points() -> impl Strategy<Value = Points> {
+    prop_oneof![0..=1000i64, 0..=MAX_ID, Just(MAX_ID)].prop_map(|number| number.try_into().unwrap())
+}
+
 fn days() -> impl Strategy<Value = NaiveDate> {
     times().prop_map(|time| time.date_naive())
 }
@@ -61,11 +79,7 @@ fn days() -> impl Strategy<Value = NaiveDate> {
 /// A body of the given type. A new type does not compile until it has one.
 fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
     match event_type {
-        EventType::OrderCreated => (facts(), ids::<ProductId>(), amounts())
-            .prop_map(|(order, product, price)| {
-                EventBody::OrderCreated(OrderCreated { order, product, quantity: 1, price })
-            })
-            .boxed(),
+        EventType::OrderCreated => created().prop_map(EventBody::OrderCreated).boxed(),
         EventType::OrderPaid => (facts(), times(), amounts(), ids::<ProductId>())
             .prop_map(|(order, pay_time, amount, product)| {
                 EventBody::OrderPaid(OrderPaid { order, pay_time, amount, product })

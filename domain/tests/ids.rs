@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
 use handover_domain::{
-    EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
+    CouponId, EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// Tries a rule on each integer id.
 macro_rules! each_integer_id {
     ($rule:ident) => {
-        $rule!(UserId, TenantId, ProductId, OrderId, PaymentId, RefundId, InvoiceId)
+        $rule!(UserId, TenantId, ProductId, OrderId, PaymentId, RefundId, CouponId, InvoiceId)
     };
 }
 

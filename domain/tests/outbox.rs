@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use handover_domain::{
-    AggregateType, CancelReason, ConsumeStatus, EventType, MAX_ID, OrderActor, OrderStatus, OutboxStatus,
-    PARTITIONS, Partition, PartitionSet, PaymentStatus, ProductStatus, TenantId, UnknownName,
+    Account, AggregateType, Asset, CancelReason, ConsumeStatus, CouponStatus, EventType, HoldStatus, MAX_ID,
+    OperationKind, OrderActor, OrderStatus, OutboxStatus, PARTITIONS, Partition, PartitionSet, PaymentStatus,
+    ProductStatus, Purse, RefundCause, RefundStatus, TenantId, UnknownName,
 };
 use proptest::prelude::*;
 
@@ -54,6 +55,7 @@ fn every_name_is_frozen_and_read_back_as_what_it_was_written_for() {
     names_in_json_too!(CancelReason, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
     names_in_json_too!(ProductStatus, ["on_sale", "sold", "off_shelf"]);
     names_in_json_too!(PaymentStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
+    names_in_json_too!(RefundStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
     names_in_json_too!(OutboxStatus, ["NEW", "RETRY", "SENT", "FAILED"]);
     names_in_json_too!(ConsumeStatus, ["PROCESSING", "WAITING", "SUCCESS", "FAILED", "DEAD"]);
     names_in_json_too!(AggregateType, ["Order", "Payment", "Refund", "Invoice"]);
@@ -74,6 +76,35 @@ fn every_name_is_frozen_and_read_back_as_what_it_was_written_for() {
         ]
     );
     names_are!(OrderActor, ["gateway", "buyer", "seller", "system", "operator", "stranger"]);
+    names_are!(RefundCause, ["buyer", "operator", "late_payment"]);
+}
+
+#[test]
+fn every_name_of_assets_is_frozen_too() {
+    names_are!(Asset, ["coupon", "wallet", "points", "cash"]);
+    names_are!(Purse, ["wallet", "points"]);
+    names_are!(CouponStatus, ["AVAILABLE", "LOCKED", "USED", "EXPIRED"]);
+    names_are!(HoldStatus, ["FROZEN", "COMMITTED", "RELEASED"]);
+    names_are!(
+        OperationKind,
+        [
+            "DEPOSIT", "GRANT", "ISSUE", "FREEZE", "COMMIT", "RELEASE", "REVERT", "EARN", "UNEARN",
+            "CAPTURE", "PAYOUT"
+        ]
+    );
+    names_are!(
+        Account,
+        [
+            "wallet",
+            "wallet_hold",
+            "points",
+            "points_hold",
+            "points_debt",
+            "platform",
+            "gateway",
+            "points_issued"
+        ]
+    );
 }
 
 #[test]

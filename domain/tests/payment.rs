@@ -4,34 +4,17 @@
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    Currency, Money, OrderStatus, Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement,
+    Money, OrderStatus, Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement,
 };
 use proptest::prelude::*;
 
 mod common;
-use common::{amounts, at, id, money, one_of, order};
+use common::{amounts, at, money, one_of, order, payment};
 
 const RESULTS: [PaymentResult; 2] = [PaymentResult::Success, PaymentResult::Failed];
 
 fn now() -> DateTime<Utc> {
     at("2026-02-04T10:31:00.25Z")
-}
-
-fn payment() -> Payment {
-    Payment {
-        id: id(600_001),
-        tenant: id(3),
-        order: id(900_001),
-        amount: money("80.25"),
-        currency: Currency::CNY,
-        method: "alipay".into(),
-        status: PaymentStatus::Processing,
-        transaction_id: None,
-        refund_due: false,
-        version: 1,
-        create_time: at("2026-02-04T10:30:30Z"),
-        update_time: at("2026-02-04T10:30:30Z"),
-    }
 }
 
 fn report(transaction: &str, result: PaymentResult, amount: Money) -> Settlement {

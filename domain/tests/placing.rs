@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Datelike, Timelike, Utc};
 use handover_domain::{
-    CancelCause, EventBody, EventType, MAX_ID, NewOrder, Order, OrderAction, OrderActor, OrderId, OrderNo,
-    OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, UserId,
+    CancelCause, EventBody, EventType, MAX_ID, NewOrder, Order, OrderAction, OrderActor, OrderAssets,
+    OrderId, OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus,
+    UserId,
 };
 use proptest::prelude::*;
 
 mod common;
-use common::{BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, placed_at, product, times};
+use common::{BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, place, placed_at, product, times};
 
 fn now() -> DateTime<Utc> {
     at("2026-02-04T11:00:00.5Z")
@@ -33,7 +34,9 @@ fn placing_an_order_takes_the_product_at_the_price_it_has() {
         status: OrderStatus::Pending,
         cancel_reason: None,
         total: before.price,
+        assets: OrderAssets::NONE,
         payable: before.price,
+        refund: None,
         shipment: None,
         version: 1,
         create_time: placed_at(),
@@ -83,13 +86,14 @@ fn only_cancelled_and_refunded_orders_free_their_product() {
 fn an_order_that_is_cancelled_or_refunded_gives_back_the_product_as_it_was() {
     let pay = (OrderAction::Pay, OrderActor::Gateway);
     let cancel = |cause, who| (OrderAction::Cancel(cause), who);
+    let begin = OrderAction::BeginRefund { refund: id(500_001) };
     let refund = OrderAction::Refund { refund: id(500_001), amount: money("88.50") };
     let ways = [
         vec![cancel(CancelCause::Buyer, OrderActor::Buyer)],
         vec![cancel(CancelCause::Timeout { created_by: placed_at() }, OrderActor::System)],
         vec![cancel(CancelCause::AssetLockFailed, OrderActor::System)],
         vec![cancel(CancelCause::PaymentFailed, OrderActor::System)],
-        vec![pay, (refund, OrderActor::Buyer)],
+        vec![pay, (begin, OrderActor::Buyer), (refund, OrderActor::Gateway)],
     ];
     for way in ways {
         let before = product(ProductStatus::OnSale);

@@ -59,6 +59,7 @@ CREATE TABLE asset_balances (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- Operations and entries are only ever added to: the user of the service is granted SELECT and INSERT on both, no more.
 CREATE TABLE asset_operations (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id       BIGINT NOT NULL,

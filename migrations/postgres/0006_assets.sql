@@ -113,3 +113,17 @@ CREATE INDEX idx_refunds_order ON refunds (tenant_id, order_id, id);
 CREATE INDEX idx_refunds_due ON refunds (next_attempt_time, id) WHERE status = 'PROCESSING';
 -- No more goes back than came.
 CREATE UNIQUE INDEX idx_refunds_payment ON refunds (payment_id) WHERE status <> 'FAILED';
+
+-- Operations and entries are only ever added to: whoever was granted more by default, beside the owner, loses it.
+DO $$
+DECLARE
+    other name;
+BEGIN
+    FOR other IN SELECT DISTINCT grantee FROM information_schema.role_table_grants
+        WHERE table_schema = current_schema() AND table_name = 'ledger_entries'
+        AND grantee NOT IN (current_user, 'PUBLIC')
+    LOOP
+        EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON asset_operations, ledger_entries FROM %I', other);
+    END LOOP;
+END;
+$$;

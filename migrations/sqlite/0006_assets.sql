@@ -56,6 +56,7 @@ CREATE TABLE asset_balances (
     CHECK (available >= 0 AND frozen >= 0 AND debt >= 0)
 ) STRICT, WITHOUT ROWID;
 
+-- Operations and entries are only ever added to.
 CREATE TABLE asset_operations (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id       INTEGER NOT NULL,

@@ -93,7 +93,7 @@ fn place_order_is_there_with_product_and_events_or_not_at_all() {
         };
         let given = async |app: &App| listed(app).await.id;
         let command = async |app: &App, product: &ProductId| {
-            place_order(app, &by(BUYER), PlaceOrder { product: *product }).await
+            place_order(app, &by(BUYER), PlaceOrder::of(*product)).await
         };
         let again = |answer: Result<Order, UseCaseError>, left| match left {
             Left::Nothing => answer.is_ok(),

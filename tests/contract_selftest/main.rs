@@ -375,6 +375,54 @@ flaws! { broken_by_store(StoreFlaw) {
     audit_is_written_outside_the_unit: AuditIsWrittenOutsideTheUnit breaks [
         "an_audit_entry_is_part_of_its_unit",
     ]
+    taken_operation_keys_are_ignored: TakenOperationKeysAreIgnored breaks [
+        "a_taken_operation_key_is_a_conflict",
+        "of_units_that_post_one_key_exactly_one_does",
+        "operation_keys_are_compared_byte_by_byte",
+    ]
+    operations_leak_to_other_tenants: OperationsLeakToOtherTenants breaks [
+        "operations_are_one_tenants",
+    ]
+    unbalanced_postings_are_ignored: UnbalancedPostingsAreIgnored breaks [
+        "entries_that_do_not_balance_are_refused",
+    ]
+    balances_are_locked_too_late: BalancesAreLockedTooLate breaks [
+        "of_units_that_lock_balances_in_any_order_none_is_lost",
+        "of_units_that_lock_one_balance_none_is_lost",
+    ]
+    negative_balances_are_ignored: NegativeBalancesAreIgnored breaks [
+        "a_negative_balance_is_refused",
+    ]
+    balances_leak_to_other_tenants: BalancesLeakToOtherTenants breaks [
+        "balances_are_one_tenants_and_of_one_purse",
+    ]
+    frozen_pages_begin_again: FrozenPagesBeginAgain breaks [
+        "pages_of_frozen_holds_go_on_after_the_last",
+    ]
+    holds_are_written_over_others: HoldsAreWrittenOverOthers breaks [
+        "a_hold_that_is_not_as_expected_is_a_conflict",
+        "a_hold_that_is_there_already_is_a_conflict",
+        "of_units_that_add_one_hold_exactly_one_does",
+        "of_units_that_end_one_hold_exactly_one_does",
+    ]
+    second_refunds_are_ignored: SecondRefundsAreIgnored breaks [
+        "a_failed_refund_makes_room_for_another",
+        "a_second_refund_of_a_payment_is_a_conflict",
+        "of_units_that_insert_a_refund_of_one_payment_exactly_one_does",
+    ]
+    refunds_are_due_too_late: RefundsAreDueTooLate breaks [
+        "a_refund_is_due_at_its_time_and_not_before",
+        "due_refunds_are_processing_and_come_earliest_first",
+    ]
+    coupons_expire_too_late: CouponsExpireTooLate breaks [
+        "a_coupon_that_ends_at_the_moment_is_expired",
+    ]
+    changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
+        "orders_changed_come_by_time_and_id_page_by_page",
+    ]
+    drift_is_not_noticed: DriftIsNotNoticed breaks [
+        "a_balance_that_its_entries_do_not_say_is_a_flaw",
+    ]
 }}
 
 flaws! { broken_by_broker(BrokerFlaw) {

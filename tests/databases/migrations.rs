@@ -3,14 +3,37 @@
 use std::sync::Arc;
 
 use handover_application::Wake;
+use handover_application::ports::{AssetQueries as _, OrderQueries as _, Store};
+use handover_domain::{OrderAssets, TenantId};
 use handover_memory::ManualClock;
-use handover_tests::samples::start;
+use handover_tests::samples::{order_id, start};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
-use handover_tests::servers::database::ServerKind;
+use handover_tests::servers::database::{ServerKind, TestDatabase};
 
 use crate::on_every_server;
 
-on_every_server!(migrating_from_many_places_at_once_is_safe, a_migration_that_was_cut_off_is_gone_on_with,);
+on_every_server!(
+    migrating_from_many_places_at_once_is_safe,
+    a_migration_that_was_cut_off_is_gone_on_with,
+    orders_from_before_there_were_assets_name_none,
+);
+
+/// What takes version 6 away again.
+async fn undo_assets(database: &TestDatabase) {
+    let index = match database.server().kind() {
+        ServerKind::MariaDb => "DROP INDEX idx_orders_updated ON orders",
+        ServerKind::Postgres => "DROP INDEX idx_orders_updated",
+    };
+    for undone in [
+        "DROP TABLE coupons, asset_holds, asset_balances, asset_operations, ledger_entries, refunds",
+        index,
+        "ALTER TABLE orders DROP COLUMN coupon_id, DROP COLUMN coupon_minor, DROP COLUMN wallet_minor, \
+         DROP COLUMN points, DROP COLUMN refund_id",
+        "DELETE FROM _sqlx_migrations WHERE version = 6",
+    ] {
+        outside(database, undone).await.unwrap();
+    }
+}
 
 async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
@@ -30,6 +53,7 @@ async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
     let database = migrated(kind).await;
     let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
     let needed = store.schema_version().await.unwrap().1;
+    undo_assets(&database).await;
     match kind {
         ServerKind::MariaDb => {
             // As if the process had ended in the middle of it.
@@ -67,4 +91,36 @@ async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
         outside(&database, &format!("SELECT count(*) FROM {table}")).await.unwrap();
     }
     store.migrate().await.unwrap();
+}
+
+/// Version 6 comes to orders that are there; where DDL is not transactional, also in two halves.
+async fn orders_from_before_there_were_assets_name_none(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    undo_assets(&database).await;
+    outside(
+        &database,
+        "INSERT INTO orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, \
+         payable_minor, version, create_time, update_time) VALUES (7, 'O-7', 1, 1, 2, 1, 'pending', 500, 500, 1, \
+         '2026-02-04 10:30:00', '2026-02-04 10:30:00')",
+    )
+    .await
+    .unwrap();
+    store.migrate().await.unwrap();
+    if kind == ServerKind::MariaDb {
+        for cut_off in [
+            "DROP TABLE asset_operations, ledger_entries, refunds",
+            "ALTER TABLE orders DROP COLUMN refund_id",
+            "UPDATE _sqlx_migrations SET success = false WHERE version = 6",
+        ] {
+            outside(&database, cut_off).await.unwrap();
+        }
+        assert!(!store.is_ready().await.unwrap());
+        store.migrate().await.unwrap();
+    }
+    assert!(store.is_ready().await.unwrap());
+    let mut view = store.view().await.unwrap();
+    let order = view.order_by_id(TenantId::DEFAULT, order_id(7)).await.unwrap().unwrap();
+    assert_eq!((order.assets, order.refund), (OrderAssets::NONE, None));
+    assert_eq!(view.ledger_flaws(None, 9).await.unwrap(), []);
 }

@@ -1,8 +1,9 @@
-//! The plan of the relay's scan: what is pending, in the order of ids, whatever else is in the table.
+//! Plans: the relay's scan takes what is pending in the order of ids, and sweeps find their rows by an index, whatever
+//! else is in the table.
 
 use handover_application::ports::OnFailed;
 use handover_domain::PartitionSet;
-use handover_tests::samples::{event, later, start};
+use handover_tests::samples::{event, later, order_id, start, user};
 use handover_tests::servers::database::ServerKind;
 
 use crate::{Fixture, append, on_every_server};
@@ -11,6 +12,7 @@ use handover_application::ports::Store;
 on_every_server!(
     the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing,
     a_scan_prepared_on_an_empty_table_stays_fast,
+    sweeps_and_long_pages_are_served_by_an_index_and_sort_no_more_than_a_page,
 );
 
 fn check(kind: ServerKind, plan: &str) {
@@ -93,4 +95,72 @@ async fn a_scan_prepared_on_an_empty_table_stays_fast(kind: ServerKind) {
     // By the index it is far below a millisecond each, through the table some twenty.
     let took = begun.elapsed() / 20;
     assert!(took < std::time::Duration::from_millis(10), "{took:?} for one of 100,000 rows");
+}
+
+/// Holds, coupons, orders and refunds that are over and done with, and a long ledger of one user; made by the server.
+async fn fill_assets(fixture: &Fixture, kind: ServerKind, rows: u32) {
+    let numbers = match kind {
+        ServerKind::MariaDb => format!("seq_1_to_{rows}"),
+        ServerKind::Postgres => format!("generate_series(1, {rows}) AS seq"),
+    };
+    let day = "'2026-01-01'";
+    for sql in [
+        format!(
+            "INSERT INTO asset_holds (tenant_id, order_id, asset, user_id, amount, status, reverted, version, \
+             create_time, update_time) SELECT 1, seq, 'wallet', 7, 1, 'COMMITTED', 0, 2, {day}, {day} FROM {numbers}"
+        ),
+        format!(
+            "INSERT INTO coupons (id, tenant_id, user_id, discount_minor, min_spend_minor, expires_at, status, \
+             version, create_time, update_time) SELECT seq, 1, 7, 1, 1, {day}, 'EXPIRED', 2, {day}, {day} FROM {numbers}"
+        ),
+        format!(
+            "INSERT INTO orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, \
+             payable_minor, version, create_time, update_time) \
+             SELECT seq, 'O', 1, seq, 2, 1, 'completed', 1, 1, 4, {day}, {day} FROM {numbers}"
+        ),
+        format!(
+            "INSERT INTO refunds (id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status, \
+             attempts, next_attempt_time, version, create_time, update_time) \
+             SELECT seq, 1, seq, seq, 1, 'CNY', 'buyer', '', 'SUCCESS', 1, NULL, 2, {day}, {day} FROM {numbers}"
+        ),
+        format!(
+            "INSERT INTO asset_operations (tenant_id, idempotency_key, asset, kind, user_id, amount, create_time) \
+             SELECT 1, CONCAT('k', seq), 'wallet', 'DEPOSIT', 7, 1, {day} FROM {numbers}"
+        ),
+        format!(
+            "INSERT INTO ledger_entries (tenant_id, idempotency_key, account, user_id, amount, create_time) \
+             SELECT 1, CONCAT('k', seq), 'wallet', 7, 1, {day} FROM {numbers}"
+        ),
+    ] {
+        fixture.outside(&sql).await.unwrap();
+    }
+}
+
+async fn sweeps_and_long_pages_are_served_by_an_index_and_sort_no_more_than_a_page(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    for filled in [false, true] {
+        if filled {
+            fill_assets(&fixture, kind, 20_000).await;
+            for table in ["asset_holds", "coupons", "orders", "refunds", "asset_operations", "ledger_entries"]
+            {
+                let sql = match kind {
+                    ServerKind::MariaDb => format!("ANALYZE TABLE {table}"),
+                    ServerKind::Postgres => format!("ANALYZE {table}"),
+                };
+                fixture.outside(&sql).await.unwrap();
+            }
+        }
+        for (index, plan) in fixture.store.explain_sweeps(start(), order_id(7), user(7)).await.unwrap() {
+            match kind {
+                ServerKind::MariaDb => assert!(plan.contains(&format!("key={index} ")), "{index}: {plan}"),
+                ServerKind::Postgres => {
+                    assert!(plan.contains(&format!("using {index} on")), "{index}: {plan}")
+                }
+            }
+            // Pages of accounts are merged, and sorted once they are read.
+            let sorted = plan.contains("filesort") || plan.contains("Sort");
+            assert!(!sorted || index == "idx_ledger_account", "{index}: {plan}");
+            assert!(!plan.contains("Seq Scan"), "{index}: {plan}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! The users of `.deploy`: one migrates, the other serves and can change neither tables nor the audit log.
+//! The users of `.deploy`: one migrates, the other serves and can change neither tables nor the audit log
+//! nor the ledger.
 
 use std::path::Path;
 
@@ -52,6 +53,8 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
     for forbidden in [
         "UPDATE audit_log SET reason = 'nothing'",
         "DELETE FROM audit_log",
+        "UPDATE ledger_entries SET amount = 0",
+        "DELETE FROM asset_operations",
         "DROP TABLE orders",
         "ALTER TABLE orders ADD COLUMN more BIGINT",
         "CREATE TABLE mine (id BIGINT)",

@@ -1,5 +1,5 @@
-//! The acceptance scenarios of seed 000, one test per item of its sections 16 and 17 and named after it, on every pair of
-//! database and broker that it is shipped for. The program is used as its users would, over HTTP; database and broker are
+//! The acceptance scenarios of seed 000, one test per item of its sections 16 and 17 and named after it, and those of seed
+//! 004, on every pair of database and broker that it is shipped for. The program is used as its users would, over HTTP; database and broker are
 //! read and written directly only where 000 asks for what no user can do.
 
 #![allow(
@@ -12,6 +12,13 @@
 mod carrier;
 mod encryption;
 mod end_check;
+mod purses;
+mod s004_acceptance;
+mod s004_any_order;
+mod s004_crowds;
+mod s004_kills;
+mod s004_lost_rows;
+mod s004_refunds;
 mod s16_1_integration;
 mod s16_1_rabbitmq;
 mod s16_2_flows;

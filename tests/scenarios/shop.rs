@@ -82,6 +82,15 @@ impl Shop {
         Shop { deployment, launch, server, api, books, carrier }
     }
 
+    /// Is killed, and opens again with all of its parts.
+    pub(crate) fn killed_and_reopened(self) -> Shop {
+        let Shop { deployment, launch, server, api, books, carrier } = self;
+        server.kill().unwrap();
+        let server = launch.start().unwrap();
+        api.moved_to(&server);
+        Shop { deployment, launch, server, api, books, carrier }
+    }
+
     /// The servers that it is on.
     pub(crate) fn deployment(&self) -> &Deployment {
         &self.deployment

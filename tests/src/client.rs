@@ -188,15 +188,34 @@ impl Api {
         self.payment_reported(payment, "SUCCESS").await
     }
 
-    /// The gateway reports how a payment ended, signed.
+    /// The gateway reports how a payment of 88.50 ended, signed.
     pub async fn payment_reported(&self, payment: i64, result: &str) -> Result<Answer, Lost> {
+        self.payment_of_reported(payment, &json!(88.5), result).await
+    }
+
+    /// The gateway reports how a payment of that amount ended, signed.
+    pub async fn payment_of_reported(
+        &self,
+        payment: i64,
+        amount: &Value,
+        result: &str,
+    ) -> Result<Answer, Lost> {
         let body = json!({
-            "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": result, "amount": 88.5,
-        })
-        .to_string();
-        let mut request = self.http.post(self.url("/api/v1/payments/callback"));
-        request = request.header("content-type", "application/json");
-        for (name, value) in self.signed(&format!("msg-{payment}"), 0, body.as_bytes()) {
+            "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": result, "amount": amount,
+        });
+        self.reported("/api/v1/payments/callback", &format!("msg-{payment}"), &body).await
+    }
+
+    /// The gateway reports how a refund ended, signed.
+    pub async fn refund_reported(&self, refund: i64, result: &str) -> Result<Answer, Lost> {
+        let body = json!({"refundId": refund, "result": result});
+        self.reported("/api/v1/refunds/callback", &format!("refund-{refund}"), &body).await
+    }
+
+    async fn reported(&self, path: &str, id: &str, body: &Value) -> Result<Answer, Lost> {
+        let body = body.to_string();
+        let mut request = self.http.post(self.url(path)).header("content-type", "application/json");
+        for (name, value) in self.signed(id, 0, body.as_bytes()) {
             request = request.header(name, value);
         }
         self.send(request.body(body)).await

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{ConsumeStatus, FailureKind, OutboxStatus, Retry};
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::HandlerError;
 use super::alone::{AloneEnd, Counted};
-use super::inbox::{Inbox, InboxError};
+use super::inbox::{Inbox, InboxError, Told};
 use crate::counted::NOT_CONSUMED;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{ConsumeRecord, Consumption, DeadLetter, Expected, OutboxRow, StoreError, Unapplied};
@@ -52,10 +52,18 @@ impl Inbox {
         })
         .await;
         match result {
-            Ok(()) => {
-                info!(eventId = %step.event.event_id, eventType = %step.event.event_type,
-                    traceId = step.event.trace_id(), aggregateId = step.event.aggregate.id, queue = self.queue,
-                    consumer = self.name(), "[{}] Message consumed successfully", self.name());
+            Ok(applied) => {
+                let event = &step.event;
+                let told = Told {
+                    id: &event.event_id,
+                    kind: &event.event_type,
+                    trace: event.trace_id(),
+                    aggregate_type: &event.aggregate.kind,
+                    aggregate: event.aggregate.id,
+                };
+                if let Some(applied) = applied.first() {
+                    self.tell(&told, applied);
+                }
                 Ok(Attempted::Applied)
             }
             Err(InboxError::Moved) => Ok(Attempted::Moved),

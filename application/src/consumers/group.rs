@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
-use tracing::{debug, info};
+use tracing::debug;
 
+use super::Applied;
 use super::gate::{Verdict, plan};
-use super::inbox::{Inbox, InboxError, Taken, carries, claimed_aggregate};
+use super::inbox::{Inbox, InboxError, Taken, Told, carries, claimed_aggregate};
 use crate::ports::{Delivery, DeliveryTag, Unapplied};
 use crate::with_tx;
 
@@ -50,10 +51,18 @@ impl Inbox {
                 for (delivery, envelope) in group {
                     // Another message under the same id was not looked at: that one goes alone.
                     let is_wanted = wanted.envelopes.get(&envelope.event_id) == Some(&envelope);
-                    if is_wanted && settled.contains(&envelope.event_id) {
-                        info!(eventId = %envelope.event_id, eventType = %envelope.event_type,
-                            traceId = %envelope.trace_id, aggregateId = envelope.aggregate_id, queue = self.queue,
-                            consumer = self.name(), "[{}] Message consumed successfully", self.name());
+                    if let (true, Some(applied)) = (is_wanted, settled.get(&envelope.event_id)) {
+                        let told = Told {
+                            id: &envelope.event_id,
+                            kind: &envelope.event_type,
+                            trace: &envelope.trace_id,
+                            aggregate_type: &envelope.aggregate_type,
+                            aggregate: envelope.aggregate_id,
+                        };
+                        // One that waits is not applied yet.
+                        if let Some(applied) = applied {
+                            self.tell(&told, applied);
+                        }
                         end.done.push(delivery.tag);
                     } else {
                         end.alone.push(Taken { delivery, envelope: Some(envelope) });
@@ -69,12 +78,13 @@ impl Inbox {
         end
     }
 
-    /// One unit: what is unsettled, the gate, the handler, the log. Returns the events that are settled or wait.
+    /// One unit: what is unsettled, the gate, the handler, the log. Returns the events that are settled, with what was
+    /// done for those that are settled just now, and those that wait.
     async fn settle_group(
         &self,
         unit: &mut dyn crate::ports::UnitOfWork,
         wanted: &Wanted,
-    ) -> Result<BTreeSet<EventId>, InboxError> {
+    ) -> Result<BTreeMap<EventId, Option<Applied>>, InboxError> {
         let unapplied = self.unapplied(unit, &wanted.aggregates).await?;
         let targets: BTreeSet<EventId> = unapplied
             .iter()
@@ -101,9 +111,7 @@ impl Inbox {
             // An attempt that never ended: it may be what kills a process, so it is counted first, alone.
             return Err(InboxError::Moved);
         }
-        if !apply.is_empty() {
-            self.apply(unit, &apply).await?;
-        }
+        let applied = if apply.is_empty() { Vec::new() } else { self.apply(unit, &apply).await? };
         let waiting: Vec<_> = wait
             .iter()
             .filter(|step| step.record.is_none())
@@ -112,8 +120,10 @@ impl Inbox {
         if !waiting.is_empty() {
             unit.record(&waiting).await?;
         }
-        let settled = apply.iter().chain(&wait).map(|step| step.event.event_id.clone());
-        Ok(settled.filter(|id| targets.contains(id)).collect())
+        let done = apply.iter().zip(applied).map(|(step, applied)| (step, Some(applied)));
+        let settled = done.chain(wait.iter().map(|step| (step, None)));
+        let settled = settled.map(|(step, applied)| (step.event.event_id.clone(), applied));
+        Ok(settled.filter(|(id, _)| targets.contains(id)).collect())
     }
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId, TenantId};
+use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, TenantId};
 use sha2::{Digest, Sha256};
+use tracing::info;
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::counted::{CONSUMED, when_committed};
@@ -89,12 +90,12 @@ impl Inbox {
         view.unapplied(self.name(), self.handler.takes(), self.since, aggregates).await
     }
 
-    /// Runs the handler on these events, in order, and records them as applied.
+    /// Runs the handler on these events, in order, and records them as applied; tells for each what it did.
     pub(super) async fn apply(
         &self,
         unit: &mut dyn UnitOfWork,
         steps: &[&Unapplied],
-    ) -> Result<(), InboxError> {
+    ) -> Result<Vec<Applied>, InboxError> {
         let begun = self.app.now();
         let events = steps.iter().map(|step| Event::of(&step.event)).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(InboxError::Handler)?;
@@ -119,7 +120,7 @@ impl Inbox {
         let cost_ms = (now - begun).num_milliseconds();
         let records: Vec<Consumption> = steps
             .iter()
-            .zip(applied)
+            .zip(applied.iter().cloned())
             .map(|(step, Applied { result, idempotency_key })| {
                 let attempts = match step.record.as_ref() {
                     // A counted attempt that runs is this one.
@@ -133,7 +134,16 @@ impl Inbox {
             .collect();
         unit.record(&records).await?;
         when_committed(metrics::counter!(CONSUMED, "consumer" => self.name()), records.len());
-        Ok(())
+        Ok(applied)
+    }
+
+    /// Says that an event was applied, once that is committed.
+    pub(super) fn tell(&self, event: &Told<'_>, applied: &Applied) {
+        let (result, key) = (applied.result.as_deref(), applied.idempotency_key.as_deref());
+        info!(eventId = %event.id, eventType = event.kind, traceId = event.trace, aggregateId = event.aggregate,
+            orderId = (event.aggregate_type == AggregateType::Order.as_str()).then_some(event.aggregate),
+            queue = self.queue, consumer = self.name(), idempotencyKey = key, result,
+            "[{}] Message consumed successfully", self.name());
     }
 
     /// A consume-log row that follows the one that was read.
@@ -176,6 +186,15 @@ impl Inbox {
         let record = view.consumption(self.name(), id).await?;
         Ok(Some(Unapplied { event, record }))
     }
+}
+
+/// An event, as the log line names it.
+pub(super) struct Told<'a> {
+    pub(super) id: &'a EventId,
+    pub(super) kind: &'a str,
+    pub(super) trace: &'a str,
+    pub(super) aggregate_type: &'a str,
+    pub(super) aggregate: i64,
 }
 
 /// The row of the log that follows the one that was read, if there was one.

@@ -89,8 +89,18 @@ async fn stats_count_the_operators_tenant_and_name_every_consumer() {
     assert_eq!(own.oldest_pending.map(|waited| waited.as_secs()), Some(90));
     assert_eq!((own.open_letters, own.blocked, own.more_blocked), (2, 1, false));
     let names: Vec<&str> = own.consumers.iter().map(|consumer| consumer.consumer.as_str()).collect();
-    let known =
-        ["buyer-credit", "fulfillment", "inventory", "order-timeout", NAME, "status-sync", "webhooks"];
+    let known = [
+        "buyer-credit",
+        "coupon",
+        "fulfillment",
+        "inventory",
+        "order-timeout",
+        "points",
+        NAME,
+        "status-sync",
+        "wallet",
+        "webhooks",
+    ];
     assert_eq!(names, known);
     let scripted = own.consumers.iter().find(|consumer| consumer.consumer == NAME).unwrap();
     assert_eq!((scripted.dead, scripted.success), (2, 0));

@@ -52,6 +52,8 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
         "buyer notified: shipped -> completed",
         "seller notified: shipped -> completed",
         "counted for the buyer's credit as COMPLETED",
+        "cash: capture of 88.50",
+        "points: earning of 88",
     ];
     let mut told = whats(&shown, TimelineKind::Effect);
     told.sort_unstable();
@@ -61,7 +63,7 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
     // ORDER_CREATED, ORDER_TIMEOUT, PAYMENT_SUCCEEDED, ORDER_PAID and two ORDER_STATUS_CHANGED.
     assert_eq!(whats(&shown, TimelineKind::Event).len(), 6);
     assert_eq!(whats(&shown, TimelineKind::Published), ["confirmed by the broker"; 6]);
-    assert_eq!(whats(&shown, TimelineKind::Consumed).len(), 11);
+    assert_eq!(whats(&shown, TimelineKind::Consumed).len(), 17);
     assert!(whats(&shown, TimelineKind::DeadLetter).is_empty());
     let paid = shown.items.iter().position(|item| item.what == "order paid").unwrap();
     let opened = shown.items.iter().position(|item| item.what.starts_with("shipment task")).unwrap();

@@ -135,6 +135,8 @@ passes_on!(OrderQueries {
     fn order_by_id(tenant: TenantId, id: OrderId) -> Option<Order>;
     fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
     fn orders_page(tenant: TenantId, user: UserId, side: OrderSide, status: Option<OrderStatus>, before: Option<OrderId>, limit: u32) -> Vec<Order>;
+    fn orders_by_id(tenant: TenantId, ids: &[OrderId]) -> Vec<Order>;
+    fn orders_changed(tenant: Option<TenantId>, since: DateTime<Utc>, until: DateTime<Utc>, after: Option<(DateTime<Utc>, OrderId)>, limit: u32) -> Vec<Order>;
     fn orders_overdue(created_by: DateTime<Utc>, limit: u32) -> Vec<(TenantId, OrderId)>;
 });
 passes_on!(OrderRepo {
@@ -176,6 +178,7 @@ passes_on!(ConsumeQueries {
     fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
     fn consumed_page(filter: &ConsumedFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<Consumed>>;
     fn consumed_of(events: &[EventId]) -> Vec<Consumed>;
+    fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
     fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
 });
 passes_on!(ConsumeLog {
@@ -249,4 +252,37 @@ passes_on!(LeaseRepo {
 });
 passes_on!(IdBlocks {
     fn take_id_block(kind: IdKind, size: u32) -> i64;
+});
+passes_on!(AssetQueries {
+    fn coupon_by_id(tenant: TenantId, id: CouponId) -> Option<Coupon>;
+    fn coupons_page(tenant: TenantId, user: UserId, before: Option<CouponId>, limit: u32) -> Vec<Coupon>;
+    fn coupons_expired(now: DateTime<Utc>, limit: u32) -> Vec<Coupon>;
+    fn balance_of(tenant: TenantId, user: UserId, purse: Purse) -> Option<Balance>;
+    fn holds_of(tenant: TenantId, order: OrderId) -> Vec<Hold>;
+    fn holds_of_user(tenant: TenantId, user: UserId, asset: Asset) -> Vec<Hold>;
+    fn holds_frozen(created_by: DateTime<Utc>, after: Option<(DateTime<Utc>, OrderId, Asset)>, limit: u32) -> Vec<Hold>;
+    fn operations_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<AssetOperation>;
+    fn entries_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<(OperationKey, Entry)>;
+    fn operations_of(tenant: TenantId, order: OrderId) -> Vec<AssetOperation>;
+    fn entries_page(tenant: TenantId, user: UserId, purse: Purse, before: Option<i64>, limit: u32) -> Vec<Numbered<LedgerEntry>>;
+    fn account_totals(tenant: Option<TenantId>) -> Vec<AccountTotal>;
+    fn ledger_flaws(tenant: Option<TenantId>, limit: u32) -> Vec<LedgerFlaw>;
+});
+passes_on!(AssetRepo {
+    fn insert_coupon(coupon: &Coupon) -> ();
+    fn advance_coupon(after: &Coupon) -> Changed;
+    fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
+    fn put_holds(holds: &[Hold]) -> ();
+    fn lock_balances(purse: Purse, users: &[(TenantId, UserId)], now: DateTime<Utc>) -> Vec<Balance>;
+    fn put_balances(balances: &[Balance]) -> ();
+    fn post(postings: &[Posting]) -> ();
+});
+passes_on!(RefundQueries {
+    fn refund_by_id(id: RefundId) -> Option<Refund>;
+    fn refunds_of(tenant: TenantId, order: OrderId) -> Vec<Refund>;
+    fn refunds_due(now: DateTime<Utc>, limit: u32) -> Vec<Refund>;
+});
+passes_on!(RefundRepo {
+    fn insert_refund(refund: &Refund) -> ();
+    fn advance_refund(after: &Refund) -> Changed;
 });

@@ -124,35 +124,35 @@ impl Balance {
         from: Account,
         now: DateTime<Utc>,
     ) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
-        let (after, mut entries) = self.add(amount, now)?;
-        entries.insert(0, Entry::own(from, -amount));
-        Ok((after, entries))
+        self.bounded(amount)?;
+        let (after, [repaid, rest]) = self.changed(now).add(amount)?;
+        Ok(moved(after, [Entry::own(from, -amount), repaid, rest]))
     }
 
     /// Held: from what is available.
     pub fn freeze(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
+        self.bounded(amount)?;
         if amount > self.available {
-            let (asset, available) = (self.purse.asset(), self.available);
-            return Err(AssetRefusal::Insufficient { asset, asked: amount, available });
+            return Err(self.insufficient(amount, self.available));
         }
-        let after = Balance { available: self.available - amount, ..self.with_frozen(amount, now)? };
-        let entries = vec![after.spendable(-amount), after.held(amount)];
-        Ok((after, entries))
+        let (available, frozen) = (self.available - amount, self.frozen + amount);
+        let after = Balance { available, frozen, ..self.changed(now) };
+        let entries = [after.spendable(-amount), after.held(amount)];
+        Ok(moved(after, entries))
     }
 
     /// What was held goes to the marketplace.
     pub fn commit(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
-        let after = self.with_frozen(-amount, now)?;
-        let entries = vec![after.held(-amount), Entry::own(self.sink(), amount)];
-        Ok((after, entries))
+        let after = self.thaw(amount, now)?;
+        let entries = [after.held(-amount), Entry::own(self.sink(), amount)];
+        Ok(moved(after, entries))
     }
 
-    /// What was held can be spent again.
+    /// What was held can be spent again; what is owed is paid first.
     pub fn release(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
-        let thawed = self.with_frozen(-amount, now)?;
-        let (after, mut entries) = Balance { version: self.version, ..thawed }.add(amount, now)?;
-        entries.insert(0, after.held(-amount));
-        Ok((after, entries))
+        let (after, [repaid, rest]) = self.thaw(amount, now)?.add(amount)?;
+        let thawed = after.held(-amount);
+        Ok(moved(after, [thawed, repaid, rest]))
     }
 
     /// What was committed is given back.
@@ -160,53 +160,48 @@ impl Balance {
         self.receive(amount, self.sink(), now)
     }
 
-    /// Points that were earned are taken back; what is spent already is owed.
+    /// What was earned is taken back. Points that are spent already are owed; a wallet owes nothing, so there it is
+    /// refused.
     pub fn take_back(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
+        self.bounded(amount)?;
         let taken = amount.min(self.available);
         let owed = amount - taken;
-        let debt = self.bounded(self.debt.checked_add(owed))?;
-        let after = Balance { available: self.available - taken, debt, ..self.changed(now) };
-        let mut entries = Vec::with_capacity(3);
-        if taken > 0 {
-            entries.push(after.spendable(-taken));
+        if owed > 0 && self.purse == Purse::Wallet {
+            return Err(self.insufficient(amount, self.available));
         }
-        if owed > 0 {
-            entries.push(after.owed(-owed));
-        }
-        entries.push(Entry::own(self.sink(), amount));
-        Ok((after, entries))
+        self.bounded(self.debt + owed)?;
+        let (available, debt) = (self.available - taken, self.debt + owed);
+        let after = Balance { available, debt, ..self.changed(now) };
+        let entries = [after.spendable(-taken), after.owed(-owed), Entry::own(self.sink(), amount)];
+        Ok(moved(after, entries))
     }
 
-    /// What is owed is paid first; the rest can be spent.
-    fn add(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
+    /// What is owed is paid first; the rest can be spent. Whatever is held has room to come back.
+    fn add(self, amount: i64) -> Result<(Balance, [Entry; 2]), AssetRefusal> {
         let repaid = amount.min(self.debt);
         let rest = amount - repaid;
-        let available = self.bounded(self.available.checked_add(rest))?;
-        let after = Balance { available, debt: self.debt - repaid, ..self.changed(now) };
-        let mut entries = Vec::with_capacity(3);
-        if repaid > 0 {
-            entries.push(after.owed(repaid));
-        }
-        if rest > 0 || repaid == 0 {
-            entries.push(after.spendable(rest));
-        }
+        let after = Balance { available: self.available + rest, debt: self.debt - repaid, ..self };
+        after.bounded(after.available + after.frozen)?;
+        let entries = [after.owed(repaid), after.spendable(rest)];
         Ok((after, entries))
     }
 
-    fn with_frozen(&self, more: i64, now: DateTime<Utc>) -> Result<Balance, AssetRefusal> {
-        let frozen = self.bounded(self.frozen.checked_add(more))?;
-        Ok(Balance { frozen, ..self.changed(now) })
+    /// So much less is held.
+    fn thaw(&self, amount: i64, now: DateTime<Utc>) -> Result<Balance, AssetRefusal> {
+        self.bounded(amount)?;
+        if amount > self.frozen {
+            return Err(self.insufficient(amount, self.frozen));
+        }
+        Ok(Balance { frozen: self.frozen - amount, ..self.changed(now) })
     }
 
-    fn bounded(&self, amount: Option<i64>) -> Result<i64, AssetRefusal> {
-        let asset = self.purse.asset();
-        match amount {
-            Some(amount) if amount < 0 => {
-                Err(AssetRefusal::Insufficient { asset, asked: -amount, available: 0 })
-            }
-            Some(amount) if amount <= MAX_ID => Ok(amount),
-            Some(_) | None => Err(AssetRefusal::TooMuch { asset }),
-        }
+    fn bounded(&self, amount: i64) -> Result<(), AssetRefusal> {
+        let legal = (0..=MAX_ID).contains(&amount);
+        if legal { Ok(()) } else { Err(AssetRefusal::TooMuch { asset: self.purse.asset() }) }
+    }
+
+    const fn insufficient(&self, asked: i64, available: i64) -> AssetRefusal {
+        AssetRefusal::Insufficient { asset: self.purse.asset(), asked, available }
     }
 
     fn changed(&self, now: DateTime<Utc>) -> Balance {
@@ -240,4 +235,9 @@ impl Balance {
     const fn owed(&self, amount: i64) -> Entry {
         Entry { account: Account::PointsDebt, user: Some(self.user), amount, balance_after: Some(-self.debt) }
     }
+}
+
+/// A change and its entries; one over nothing is none.
+fn moved<const N: usize>(after: Balance, entries: [Entry; N]) -> (Balance, Vec<Entry>) {
+    (after, entries.into_iter().filter(|entry| entry.amount != 0).collect())
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::AssetRefusal;
+use super::{Asset, AssetRefusal};
 use crate::named::named;
 use crate::{CouponId, Money, OrderId, TenantId, UserId};
 
@@ -109,7 +109,7 @@ impl Coupon {
         if self.status == status && self.order == Some(order) {
             Ok(())
         } else {
-            Err(AssetRefusal::CouponNotAvailable { status: self.status })
+            Err(AssetRefusal::NotLocked { asset: Asset::Coupon })
         }
     }
 

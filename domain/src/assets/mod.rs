@@ -207,7 +207,7 @@ pub enum AssetRefusal {
         /// Of which asset.
         asset: Asset,
     },
-    /// An account would hold more than a JSON number carries whole.
+    /// The amount is negative, or it or an account would be more than a JSON number carries whole.
     #[error("the {asset} would be more than an account can hold")]
     TooMuch {
         /// Of which asset.

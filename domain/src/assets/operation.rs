@@ -41,7 +41,7 @@ named!(OperationKind {
     Payout => "PAYOUT"
 });
 
-/// The key under which an operation happens once in its tenant (004 "幂等键设计"): 1 to 255 visible ASCII characters.
+/// The key under which an operation happens once in its tenant (004 "幂等键设计"): at most 300 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationKey(String);
 
@@ -96,9 +96,9 @@ impl OperationKey {
         OperationKey(format!("coupon:{coupon}:issue"))
     }
 
-    /// What an operator did, under a key of the operator's.
-    pub fn by_operator(kind: OperationKind, key: &str) -> OperationKey {
-        OperationKey(format!("{}:{key}", kind.as_str().to_ascii_lowercase()))
+    /// What an operator did for a user, under a key of the operator's.
+    pub fn by_operator(kind: OperationKind, user: UserId, key: &str) -> OperationKey {
+        OperationKey(format!("{}:{user}:{key}", kind.as_str().to_ascii_lowercase()))
     }
 
     /// A key as it is kept.
@@ -162,7 +162,7 @@ pub struct AssetOperation {
 pub struct Posting {
     /// The operation.
     pub operation: AssetOperation,
-    /// Its entries; none where only a coupon moved.
+    /// Its entries; none where only a coupon moved, or nothing.
     pub entries: Vec<Entry>,
 }
 

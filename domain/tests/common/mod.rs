@@ -6,8 +6,9 @@ use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
-    CancelReason, IdError, MAX_ID, Money, NewOrder, Order, OrderStatus, Product, ProductStatus, Shipment,
-    Title,
+    AskedAssets, CancelReason, Coupon, CouponStatus, Currency, EventBody, IdError, MAX_ID, Money, NewOrder,
+    Order, OrderRefusal, OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus,
+    Shipment, Title,
 };
 use proptest::prelude::*;
 
@@ -78,6 +79,24 @@ pub(crate) fn order(status: OrderStatus) -> Order {
     Order { status, version, pay_time, shipment, cancel_reason, payable: money("80.25"), ..order }
 }
 
+/// The payment of an order, not settled yet.
+pub(crate) fn payment() -> Payment {
+    Payment {
+        id: id(600_001),
+        tenant: id(3),
+        order: id(900_001),
+        amount: money("80.25"),
+        currency: Currency::CNY,
+        method: "alipay".into(),
+        status: PaymentStatus::Processing,
+        transaction_id: None,
+        refund_due: false,
+        version: 1,
+        create_time: at("2026-02-04T10:30:30Z"),
+        update_time: at("2026-02-04T10:30:30Z"),
+    }
+}
+
 pub(crate) fn ids<I: TryFrom<i64, Error = IdError> + Debug>() -> impl Strategy<Value = I> {
     prop_oneof![1..=1000i64, 1..=MAX_ID, Just(MAX_ID)].prop_map(id)
 }
@@ -100,6 +119,47 @@ pub(crate) fn one_of<T: Copy + Debug>(all: &'static [T]) -> impl Strategy<Value 
 }
 
 /// An order that names no assets.
-pub fn place(product: &Product, new: NewOrder) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
+pub(crate) fn place(
+    product: &Product,
+    new: NewOrder,
+) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
     Order::place(product, new, &AskedAssets::NONE, PointsRules::default())
+}
+
+/// A coupon of the buyer's that can be used until the end of March.
+pub(crate) fn coupon(discount: &str, min_spend: &str) -> Coupon {
+    Coupon {
+        id: id(80_001),
+        tenant: id(3),
+        user: id(BUYER),
+        discount: money(discount),
+        min_spend: money(min_spend),
+        expires_at: at("2026-04-01T00:00:00Z"),
+        status: CouponStatus::Available,
+        order: None,
+        version: 1,
+        create_time: at("2026-02-01T08:00:00Z"),
+        update_time: at("2026-02-01T08:00:00Z"),
+    }
+}
+
+pub(crate) fn points(number: i64) -> Points {
+    number.try_into().expect("a number of points")
+}
+
+/// So many points are worth 1.00, and so many are earned for each 1.00.
+pub(crate) fn rules(per_unit: u32, earned_per_unit: u32) -> PointsRules {
+    PointsRules { per_unit: per_unit.try_into().expect("not zero"), earned_per_unit }
+}
+
+/// For what is compared with a model: `PROPTEST_CASES`, else 1,000 cases, and 10,000 in the long run (`tests/run --long`).
+pub(crate) fn model_cases() -> ProptestConfig {
+    let is_set = |name| std::env::var_os(name).is_some();
+    let config = ProptestConfig::default();
+    let cases = match (is_set("PROPTEST_CASES"), is_set("HANDOVER_LONG")) {
+        (true, _) => config.cases,
+        (false, true) => 10_000,
+        (false, false) => 1_000,
+    };
+    ProptestConfig { cases, ..config }
 }

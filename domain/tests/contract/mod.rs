@@ -17,10 +17,12 @@ pub(crate) enum Kind {
     Reason,
     Day,
     Currency,
+    Points,
 }
-use Kind::{Amount, Currency, Day, Id, One, Reason, Status, Text, Time};
+use Kind::{Amount, Currency, Day, Id, One, Points, Reason, Status, Text, Time};
 
-/// One event type as spec §3 describes it; payments and refunds have a row for each of the two things they are for.
+/// One event type as spec §3 describes it; payments and refunds have a row for each of the two things they are for, new
+/// orders one without and one with assets.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) routing_key: &'static str,
@@ -29,6 +31,8 @@ pub(crate) struct Row {
     pub(crate) about: &'static str,
     of: &'static [(&'static str, Kind)],
     own: &'static [(&'static str, Kind)],
+    /// Those that may be left out; they come last.
+    optional: &'static [(&'static str, Kind)],
 }
 
 pub(crate) const ORDER: &[(&str, Kind)] = &[
@@ -47,6 +51,8 @@ const PAYMENT: &[(&str, Kind)] = &[
     ("paymentMethod", Text),
     ("occurredTime", Time),
 ];
+const CREATED: &[(&str, Kind)] = &[("productId", Id(70_001)), ("quantity", One), ("price", Amount)];
+const ASSETS: &[(&str, Kind)] = &[("couponId", Id(80_001)), ("walletAmount", Amount), ("points", Points)];
 const REFUND: &[(&str, Kind)] =
     &[("refundId", Id(500_001)), ("amount", Amount), ("currency", Currency), ("occurredTime", Time)];
 
@@ -57,17 +63,12 @@ const fn row(
     of: &'static [(&'static str, Kind)],
     own: &'static [(&'static str, Kind)],
 ) -> Row {
-    Row { name, routing_key, aggregate, about, of, own }
+    Row { name, routing_key, aggregate, about, of, own, optional: &[] }
 }
 
-pub(crate) const ROWS: [Row; 15] = [
-    row(
-        "ORDER_CREATED",
-        "order.created",
-        ("Order", "orderId"),
-        ORDER,
-        &[("productId", Id(70_001)), ("quantity", One), ("price", Amount)],
-    ),
+pub(crate) const ROWS: [Row; 16] = [
+    row("ORDER_CREATED", "order.created", ("Order", "orderId"), ORDER, CREATED),
+    Row { optional: ASSETS, ..row("ORDER_CREATED", "order.created", ("Order", "orderId"), ORDER, CREATED) },
     row(
         "ORDER_PAID",
         "order.paid",
@@ -126,6 +127,7 @@ impl Kind {
             Reason => r#""asset_lock_failed""#.into(),
             Day => r#""2026-02-28""#.into(),
             Currency => r#""CNY""#.into(),
+            Points => "300".into(),
         }
     }
 
@@ -169,6 +171,7 @@ impl Kind {
                 r#""2026-02-28T00:00:00Z""#,
             ],
             Currency => &["5", r#""cny""#, r#""USD""#, r#""""#],
+            Points => &[r#""300""#, r#""""#, "1.5", "300.0", "3e2", "-1", "9007199254740992", "1e400"],
         }
     }
 }
@@ -178,8 +181,16 @@ impl Row {
         self.name.parse().expect("an event type of the contract")
     }
 
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, Kind)> {
+    pub(crate) fn required(&self) -> impl Iterator<Item = (&'static str, Kind)> {
         self.of.iter().chain(self.own).copied()
+    }
+
+    pub(crate) fn optional(&self) -> impl Iterator<Item = (&'static str, Kind)> {
+        self.optional.iter().copied()
+    }
+
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, Kind)> {
+        self.required().chain(self.optional())
     }
 
     /// The payload as it stands in a row: one line, fields in the order of the contract.

@@ -1,7 +1,13 @@
 //! What must be true of no row, in SQL that every engine understands.
 
 /// Which consumers take which events (spec §3). A timeout is settled when it is due, so it is left out.
-const TAKES: [(&str, &[&str]); 5] = [
+/// What the asset consumers take.
+const ASSET_EVENTS: &[&str] = &["ORDER_CREATED", "ORDER_PAID", "ORDER_CANCELLED", "ORDER_REFUNDED"];
+
+const TAKES: [(&str, &[&str]); 8] = [
+    ("coupon", ASSET_EVENTS),
+    ("wallet", ASSET_EVENTS),
+    ("points", ASSET_EVENTS),
     ("inventory", &["ORDER_CREATED", "ORDER_CANCELLED", "ORDER_REFUNDED"]),
     ("fulfillment", &["ORDER_PAID"]),
     ("status-sync", &["ORDER_STATUS_CHANGED"]),
@@ -49,7 +55,79 @@ pub(super) fn sentences() -> Vec<(&'static str, String)> {
     sentences
 }
 
-const NEVER: [(&str, &str); 18] = [
+const NEVER: [(&str, &str); 30] = [
+    (
+        "an order was refunded without exactly one ORDER_REFUNDED, or has one unrefunded",
+        "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'refunded' THEN 1 ELSE 0 END <> (
+            SELECT count(*) FROM outbox_events e
+            WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_REFUNDED')",
+    ),
+    (
+        "the ledger does not sum to zero in money",
+        "SELECT tenant_id FROM ledger_entries WHERE account IN ('wallet', 'wallet_hold', 'platform', 'gateway')
+         GROUP BY tenant_id HAVING sum(amount) <> 0",
+    ),
+    (
+        "the ledger does not sum to zero in points",
+        "SELECT tenant_id FROM ledger_entries WHERE account IN ('points', 'points_hold', 'points_debt', 'points_issued')
+         GROUP BY tenant_id HAVING sum(amount) <> 0",
+    ),
+    (
+        "an operation of the ledger does not sum to zero",
+        "SELECT idempotency_key FROM ledger_entries GROUP BY tenant_id, idempotency_key HAVING sum(amount) <> 0",
+    ),
+    (
+        "a balance is not the sum of its entries",
+        "SELECT b.user_id FROM asset_balances b
+         WHERE b.available <> (SELECT coalesce(sum(e.amount), 0) FROM ledger_entries e
+                WHERE e.tenant_id = b.tenant_id AND e.user_id = b.user_id AND e.account = b.purse)
+            OR b.debt <> -(SELECT coalesce(sum(e.amount), 0) FROM ledger_entries e
+                WHERE e.tenant_id = b.tenant_id AND e.user_id = b.user_id AND e.account = 'points_debt'
+                AND b.purse = 'points')",
+    ),
+    (
+        "what is frozen is not what is held",
+        "SELECT b.user_id FROM asset_balances b WHERE b.frozen <> (SELECT coalesce(sum(h.amount), 0) FROM asset_holds h
+            WHERE h.tenant_id = b.tenant_id AND h.user_id = b.user_id AND h.asset = b.purse AND h.status = 'FROZEN')",
+    ),
+    (
+        "a hold did not end as its order did",
+        "SELECT h.order_id FROM asset_holds h JOIN orders o ON o.id = h.order_id WHERE
+            (o.status = 'cancelled' AND h.status <> 'RELEASED')
+            OR (o.status IN ('paid', 'shipped', 'completed') AND (h.status <> 'COMMITTED' OR h.reverted <> 0))
+            OR (o.status = 'refunded' AND (h.status <> 'COMMITTED' OR h.reverted <> 1))",
+    ),
+    (
+        "an order was paid without one of the assets that it names",
+        "SELECT o.id FROM orders o WHERE o.status IN ('paid', 'shipped', 'completed', 'refunded') AND
+            (SELECT count(*) FROM asset_holds h WHERE h.order_id = o.id AND h.status = 'COMMITTED') <>
+            CASE WHEN o.coupon_id IS NULL THEN 0 ELSE 1 END + CASE WHEN o.wallet_minor > 0 THEN 1 ELSE 0 END
+            + CASE WHEN o.points > 0 THEN 1 ELSE 0 END",
+    ),
+    (
+        "a coupon is used by more than one order, or by none",
+        "SELECT c.id FROM coupons c WHERE CASE c.status WHEN 'USED' THEN 1 ELSE 0 END <> (
+            SELECT count(*) FROM asset_holds h WHERE h.coupon_id = c.id AND h.status = 'COMMITTED' AND h.reverted = 0)",
+    ),
+    (
+        "more is paid back than came, or not what came",
+        "SELECT r.id FROM refunds r JOIN payments p ON p.id = r.payment_id
+         WHERE r.status <> 'FAILED' AND (r.amount_minor <> p.amount_minor OR p.status <> 'SUCCESS')",
+    ),
+    (
+        "a payment is paid back twice",
+        "SELECT payment_id FROM refunds WHERE status <> 'FAILED' GROUP BY payment_id HAVING count(*) > 1",
+    ),
+    (
+        "the gateway's account is not what came and went",
+        "SELECT t.tenant_id FROM (
+            SELECT tenant_id, sum(minor) AS minor FROM (
+                SELECT tenant_id, amount AS minor FROM ledger_entries WHERE account = 'gateway'
+                UNION ALL SELECT tenant_id, amount AS minor FROM asset_operations WHERE kind = 'DEPOSIT'
+                UNION ALL SELECT tenant_id, amount_minor FROM payments WHERE status = 'SUCCESS'
+                UNION ALL SELECT tenant_id, -amount_minor FROM refunds WHERE status = 'SUCCESS') moved
+            GROUP BY tenant_id) t WHERE t.minor <> 0",
+    ),
     (
         "a product has more than one live order",
         "SELECT product_id FROM orders WHERE status NOT IN ('cancelled', 'refunded')
@@ -97,7 +175,7 @@ const NEVER: [(&str, &str); 18] = [
     (
         "an event about the listing took effect not exactly once",
         "SELECT e.event_id FROM outbox_events e LEFT JOIN listing_changes c ON c.event_id = e.event_id
-         WHERE e.event_type IN ('ORDER_CREATED', 'ORDER_CANCELLED') GROUP BY e.event_id HAVING count(c.id) <> 1",
+         WHERE e.event_type IN ('ORDER_CREATED', 'ORDER_CANCELLED', 'ORDER_REFUNDED') GROUP BY e.event_id HAVING count(c.id) <> 1",
     ),
     (
         "an ORDER_PAID opened not exactly one shipment",

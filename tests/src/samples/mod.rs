@@ -13,8 +13,8 @@ use handover_application::ports::{
 };
 use handover_domain::{
     AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
-    Money, Order, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId, PaymentStatus,
-    Product, ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
+    Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId,
+    PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.

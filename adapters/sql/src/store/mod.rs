@@ -20,6 +20,9 @@ mod payments;
 mod plans;
 mod products;
 mod refunds;
+mod sweeps;
+#[cfg(test)]
+mod upgrades;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,6 +31,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Clock, OnFailed, Store, StoreError, UnitOfWork, View};
+use handover_domain::{OrderId, UserId};
 use tokio::time::Instant;
 
 use crate::bells::Bells;
@@ -134,6 +138,18 @@ impl SqlStore {
     #[doc(hidden)]
     pub async fn explain_due(&self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
         self.reading().await?.explain_due(on_failed, most).await
+    }
+
+    /// How the engine would answer the reads of sweeps and long pages, each with the index that has to serve it: for
+    /// tests, and for people who wonder.
+    #[doc(hidden)]
+    pub async fn explain_sweeps(
+        &self,
+        now: DateTime<Utc>,
+        order: OrderId,
+        user: UserId,
+    ) -> Result<Vec<(&'static str, String)>, StoreError> {
+        self.reading().await?.explain_sweeps(now, order, user).await
     }
 
     /// Closes every connection; what is open is waited for.

@@ -17,7 +17,8 @@ use crate::session::Session;
 use crate::value::{Value, values};
 
 const COLUMNS: &str = "id, order_no, tenant_id, product_id, buyer_id, seller_id, status, cancel_reason, total_minor, \
-                       payable_minor, coupon_id, coupon_minor, wallet_minor, points, refund_id, carrier, tracking_no, version, create_time, pay_time, update_time";
+                       payable_minor, coupon_id, coupon_minor, wallet_minor, points, refund_id, carrier, tracking_no, \
+                       version, create_time, pay_time, update_time";
 
 fn order(row: &Row) -> Result<Order, StoreError> {
     let row = row.of("orders", "id");
@@ -215,8 +216,8 @@ impl OrderRepo for Session {
 
     async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
         let sql = "UPDATE orders SET order_no = ?, product_id = ?, buyer_id = ?, seller_id = ?, status = ?, \
-                   cancel_reason = ?, total_minor = ?, payable_minor = ?, coupon_id = ?, \
-                   coupon_minor = ?, wallet_minor = ?, points = ?, refund_id = ?, carrier = ?, tracking_no = ?, version = ?, \
+                   cancel_reason = ?, total_minor = ?, payable_minor = ?, coupon_id = ?, coupon_minor = ?, \
+                   wallet_minor = ?, points = ?, refund_id = ?, carrier = ?, tracking_no = ?, version = ?, \
                    create_time = ?, pay_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
         let values = values![
             after.order_no.as_str(),

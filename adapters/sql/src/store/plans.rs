@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Clock, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, OnFailed};
-use handover_domain::{ConsumeStatus, EventId, TenantId};
+use handover_domain::{ConsumeStatus, EventId, OrderId, TenantId, UserId};
 
 use super::due::in_order_of_ids;
 use super::{SqlStore, consume, dead_letters, outbox_operations, payments};
@@ -15,7 +15,7 @@ use crate::SqliteOptions;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-struct NoClock;
+pub(super) struct NoClock;
 
 #[async_trait]
 impl Clock for NoClock {
@@ -86,5 +86,19 @@ async fn what_operators_read_is_found_by_an_index() {
         let sql = query.0.clone();
         let plan = plan(&mut session, query).await;
         assert!(plan.contains(step), "{sql}\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn sweeps_and_long_pages_are_served_by_an_index_and_sort_no_more_than_a_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
+    let order = OrderId::try_from(7).unwrap();
+    let user = UserId::try_from(7).unwrap();
+    for (index, plan) in store.explain_sweeps(DateTime::UNIX_EPOCH, order, user).await.unwrap() {
+        assert!(plan.contains(&format!("INDEX {index}")), "{index}: {plan}");
+        assert!(!plan.contains("SCAN asset_holds") && !plan.contains("SCAN orders"), "{index}: {plan}");
+        // Pages of accounts are merged, or sorted once they are read.
+        assert!(!plan.contains("TEMP B-TREE") || index == "idx_ledger_account", "{index}: {plan}");
     }
 }

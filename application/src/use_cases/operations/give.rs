@@ -35,8 +35,8 @@ pub async fn give(
         Gift::Grant(points) => (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued),
     };
     let key = match &context.idempotency {
-        Some(key) => OperationKey::by_operator(kind, &key.0),
-        None => OperationKey::by_operator(kind, app.ids.event().as_str()),
+        Some(key) => OperationKey::by_operator(kind, user, &key.0),
+        None => OperationKey::by_operator(kind, user, app.ids.event().as_str()),
     };
     let context = context.clone();
     with_tx(&app.tx, move |unit, _| {
@@ -100,7 +100,7 @@ pub async fn issue_coupon(
     let (tenant, now) = (context.tenant, app.now());
     let id: CouponId = app.ids.next(IdKind::Coupon).await?;
     let key = match &context.idempotency {
-        Some(key) => OperationKey::by_operator(OperationKind::Issue, &key.0),
+        Some(key) => OperationKey::by_operator(OperationKind::Issue, command.user, &key.0),
         None => OperationKey::issue(id),
     };
     let context = context.clone();

@@ -190,12 +190,8 @@ pub async fn entries_that_do_not_balance_are_refused(rig: &dyn StoreRig) {
 
 /// Entries come back as they were, with their operation, under growing numbers in the order given.
 pub async fn entries_are_read_back_with_their_operation(rig: &dyn StoreRig) {
-    let of_wallet = vec![
-        entry(Account::Wallet, 10, -300, 200),
-        entry(Account::WalletHold, 10, 300, 300),
-        entry(Account::WalletHold, 11, MAX_ID, MAX_ID),
-        Entry { balance_after: None, ..Entry::own(Account::Gateway, -MAX_ID) },
-    ];
+    let of_wallet = vec![entry(Account::Wallet, 10, -300, 200), entry(Account::WalletHold, 10, 300, 300)];
+    let greatest = vec![Entry::own(Account::Gateway, -MAX_ID), entry(Account::Wallet, 11, MAX_ID, MAX_ID)];
     let of_points = vec![
         entry(Account::PointsDebt, 10, 40, -60),
         entry(Account::Points, 10, -90, 0),
@@ -203,10 +199,11 @@ pub async fn entries_are_read_back_with_their_operation(rig: &dyn StoreRig) {
     ];
     let first = Posting { operation: operation("a"), entries: of_wallet.clone() };
     let second = Posting { operation: operation("b"), entries: of_points.clone() };
-    post(rig, &[first.clone(), second.clone()]).await;
+    let third = Posting { operation: operation("c"), entries: greatest.clone() };
+    post(rig, &[first.clone(), second.clone(), third.clone()]).await;
     for (of, purse, expected, posting) in [
-        (10, Wallet, &of_wallet[..2], &first),
-        (11, Wallet, &of_wallet[2..3], &first),
+        (10, Wallet, &of_wallet[..], &first),
+        (11, Wallet, &greatest[1..], &third),
         (10, Points, &of_points[..], &second),
     ] {
         let mut seen = page(rig, of, purse, None, 9).await;
@@ -218,6 +215,36 @@ pub async fn entries_are_read_back_with_their_operation(rig: &dyn StoreRig) {
     }
     assert_eq!(page(rig, 11, Points, None, 9).await, []);
     assert_eq!(page(rig, 12, Wallet, None, 9).await, []);
+}
+
+/// Entries are found by the keys of their operations, in one tenant; missing keys are left out.
+pub async fn entries_are_found_by_the_keys_of_their_operations(rig: &dyn StoreRig) {
+    let mut foreign = deposit("a", 10, 7);
+    foreign.operation.tenant = tenant(2);
+    post(rig, &[deposit("a", 10, 1), grant("b", 11, 2), deposit("A", 12, 3), foreign.clone()]).await;
+    let mut view = view(rig).await;
+    let mut of = async |of: i64, keys: &[&str]| {
+        let keys: Vec<_> = keys.iter().map(|key| operation_key(key)).collect();
+        let mut found = view.entries_by_key(tenant(of), &keys).await.unwrap();
+        found.sort_by(|(a, left), (b, right)| (a, left.amount).cmp(&(b, right.amount)));
+        found
+    };
+    let under = |posting: Posting| {
+        let key = posting.operation.key.clone();
+        posting.entries.into_iter().map(move |entry| (key.clone(), entry))
+    };
+    let ours: Vec<_> = under(deposit("a", 10, 1)).chain(under(grant("b", 11, 2))).collect();
+    assert_eq!(of(1, &["b", "missing", "a", "b"]).await, ours);
+    assert_eq!(of(2, &["a", "b", "A"]).await, under(foreign).collect::<Vec<_>>());
+    assert_eq!(of(1, &[]).await, []);
+}
+
+/// Under one key an account has one entry.
+pub async fn a_second_entry_of_an_account_under_one_key_is_a_conflict(rig: &dyn StoreRig) {
+    let mut twice = deposit("a", 10, 5);
+    twice.entries.extend(deposit("a", 11, 6).entries);
+    is_conflict(begin(rig).await.post(&[deposit("b", 10, 5), twice]).await);
+    assert_eq!(page(rig, 10, Wallet, None, 9).await, []);
 }
 
 /// Pages of entries run from the greatest number down and are of one user's purse.

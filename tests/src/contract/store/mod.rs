@@ -292,6 +292,8 @@ macro_rules! store_rules {
             the_operations_of_an_order_come_in_the_order_of_posting,
             entries_that_do_not_balance_are_refused,
             entries_are_read_back_with_their_operation,
+            entries_are_found_by_the_keys_of_their_operations,
+            a_second_entry_of_an_account_under_one_key_is_a_conflict,
             pages_of_entries_run_from_the_greatest_number_down,
             accounts_are_added_up_for_each_tenant,
             a_sound_ledger_has_no_flaws,

@@ -1,26 +1,19 @@
 //! Coupons, wallets, points and refunds.
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::*;
 use handover_domain::*;
 
-use super::{Flawed, Unit};
+use super::{Flaw, Flawed, Unit, linger};
 
 reads! {
     AssetQueries {
         fn coupon_by_id(tenant: TenantId, id: CouponId) -> Option<Coupon>;
         fn coupons_page(tenant: TenantId, user: UserId, before: Option<CouponId>, limit: u32) -> Vec<Coupon>;
-        fn coupons_expired(now: DateTime<Utc>, limit: u32) -> Vec<Coupon>;
-        fn balance_of(tenant: TenantId, user: UserId, purse: Purse) -> Option<Balance>;
         fn holds_of(tenant: TenantId, order: OrderId) -> Vec<Hold>;
         fn holds_of_user(tenant: TenantId, user: UserId, asset: Asset) -> Vec<Hold>;
-        fn holds_frozen(
-            created_by: DateTime<Utc>,
-            after: Option<(DateTime<Utc>, OrderId, Asset)>,
-            limit: u32
-        ) -> Vec<Hold>;
-        fn operations_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<AssetOperation>;
+        fn entries_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<(OperationKey, Entry)>;
         fn operations_of(tenant: TenantId, order: OrderId) -> Vec<AssetOperation>;
         fn entries_page(
             tenant: TenantId,
@@ -30,7 +23,58 @@ reads! {
             limit: u32
         ) -> Vec<Numbered<LedgerEntry>>;
         fn account_totals(tenant: Option<TenantId>) -> Vec<AccountTotal>;
-        fn ledger_flaws(tenant: Option<TenantId>, limit: u32) -> Vec<LedgerFlaw>;
+    }
+
+    async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {
+        let late = self.has(Flaw::CouponsExpireTooLate);
+        let now = if late { now - TimeDelta::microseconds(1) } else { now };
+        self.inner().coupons_expired(now, limit).await
+    }
+
+    async fn balance_of(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        purse: Purse,
+    ) -> Result<Option<Balance>, StoreError> {
+        let found = self.inner().balance_of(tenant, user, purse).await?;
+        if found.is_none() && self.has(Flaw::BalancesLeakToOtherTenants) {
+            return self.inner().balance_of(TenantId::DEFAULT, user, purse).await;
+        }
+        Ok(found)
+    }
+
+    async fn holds_frozen(
+        &mut self,
+        created_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId, Asset)>,
+        limit: u32,
+    ) -> Result<Vec<Hold>, StoreError> {
+        let after = if self.has(Flaw::FrozenPagesBeginAgain) { None } else { after };
+        self.inner().holds_frozen(created_by, after, limit).await
+    }
+
+    async fn operations_by_key(
+        &mut self,
+        tenant: TenantId,
+        keys: &[OperationKey],
+    ) -> Result<Vec<AssetOperation>, StoreError> {
+        let found = self.inner().operations_by_key(tenant, keys).await?;
+        if found.is_empty() && self.has(Flaw::OperationsLeakToOtherTenants) {
+            return self.inner().operations_by_key(TenantId::DEFAULT, keys).await;
+        }
+        Ok(found)
+    }
+
+    async fn ledger_flaws(
+        &mut self,
+        tenant: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<LedgerFlaw>, StoreError> {
+        if self.has(Flaw::DriftIsNotNoticed) {
+            return Ok(Vec::new());
+        }
+        self.inner().ledger_flaws(tenant, limit).await
     }
 }
 
@@ -39,10 +83,63 @@ writes! {
         fn insert_coupon(coupon: &Coupon) -> ();
         fn advance_coupon(after: &Coupon) -> Changed;
         fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
-        fn put_holds(holds: &[Hold]) -> ();
-        fn lock_balances(purse: Purse, users: &[(TenantId, UserId)], now: DateTime<Utc>) -> Vec<Balance>;
-        fn put_balances(balances: &[Balance]) -> ();
-        fn post(postings: &[Posting]) -> ();
+    }
+
+    async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError> {
+        if !self.has(Flaw::HoldsAreWrittenOverOthers) {
+            return self.inner().put_holds(holds).await;
+        }
+        for hold in holds {
+            let there = self.inner().lock_holds(hold.asset, &[(hold.tenant, hold.order)]).await?;
+            let version = there.first().map_or(1, |there| there.version + 1);
+            self.inner().put_holds(&[Hold { version, ..hold.clone() }]).await?;
+        }
+        Ok(())
+    }
+
+    async fn lock_balances(
+        &mut self,
+        purse: Purse,
+        users: &[(TenantId, UserId)],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Balance>, StoreError> {
+        if !self.has(Flaw::BalancesAreLockedTooLate) {
+            return self.inner().lock_balances(purse, users, now).await;
+        }
+        let users: std::collections::BTreeSet<_> = users.iter().copied().collect();
+        let mut read = Vec::new();
+        for (tenant, user) in users {
+            let there = self.inner().balance_of(tenant, user, purse).await?;
+            read.push(there.unwrap_or_else(|| Balance::empty(tenant, user, purse, now)));
+        }
+        linger().await;
+        Ok(read)
+    }
+
+    async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError> {
+        let negative = |balance: &Balance| balance.available.min(balance.frozen).min(balance.debt) < 0;
+        if self.has(Flaw::NegativeBalancesAreIgnored) && balances.iter().any(negative) {
+            return Ok(());
+        }
+        self.inner().put_balances(balances).await
+    }
+
+    async fn post(&mut self, postings: &[Posting]) -> Result<(), StoreError> {
+        if self.has(Flaw::UnbalancedPostingsAreIgnored) && !postings.iter().all(Posting::is_balanced) {
+            return Ok(());
+        }
+        if !self.has(Flaw::TakenOperationKeysAreIgnored) {
+            return self.inner().post(postings).await;
+        }
+        self.be_alone().await;
+        for posting in postings {
+            let Posting { operation: AssetOperation { tenant, key, .. }, .. } = posting;
+            let there = self.inner().operations_by_key(*tenant, std::slice::from_ref(key)).await?;
+            if there.is_empty() {
+                self.inner().post(std::slice::from_ref(posting)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -50,13 +147,30 @@ reads! {
     RefundQueries {
         fn refund_by_id(id: RefundId) -> Option<Refund>;
         fn refunds_of(tenant: TenantId, order: OrderId) -> Vec<Refund>;
-        fn refunds_due(now: DateTime<Utc>, limit: u32) -> Vec<Refund>;
+    }
+
+    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError> {
+        let late = self.has(Flaw::RefundsAreDueTooLate);
+        let now = if late { now - TimeDelta::microseconds(1) } else { now };
+        self.inner().refunds_due(now, limit).await
     }
 }
 
 writes! {
     RefundRepo {
-        fn insert_refund(refund: &Refund) -> ();
         fn advance_refund(after: &Refund) -> Changed;
+    }
+
+    async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
+        if self.has(Flaw::SecondRefundsAreIgnored) {
+            self.be_alone().await;
+            let taken = self.inner().refund_by_id(refund.id).await?.is_some();
+            let of_order = self.inner().refunds_of(refund.tenant, refund.order).await?;
+            let live = |other: &Refund| other.payment == refund.payment && other.status != RefundStatus::Failed;
+            if !taken && of_order.iter().any(live) {
+                return Ok(());
+            }
+        }
+        self.inner().insert_refund(refund).await
     }
 }

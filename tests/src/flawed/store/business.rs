@@ -66,13 +66,6 @@ reads! {
             limit: u32
         ) -> Vec<Order>;
         fn orders_by_id(tenant: TenantId, ids: &[OrderId]) -> Vec<Order>;
-        fn orders_changed(
-            tenant: Option<TenantId>,
-            since: DateTime<Utc>,
-            until: DateTime<Utc>,
-            after: Option<(DateTime<Utc>, OrderId)>,
-            limit: u32
-        ) -> Vec<Order>;
     }
 
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
@@ -81,6 +74,18 @@ reads! {
             return self.inner().order_by_id(TenantId::DEFAULT, id).await;
         }
         Ok(found)
+    }
+
+    async fn orders_changed(
+        &mut self,
+        tenant: Option<TenantId>,
+        since: DateTime<Utc>,
+        until: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        let tenant = if self.has(Flaw::ChangedOrdersLeakToOtherTenants) { None } else { tenant };
+        self.inner().orders_changed(tenant, since, until, after, limit).await
     }
 
     async fn orders_overdue(

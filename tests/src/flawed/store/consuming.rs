@@ -19,6 +19,7 @@ reads! {
             until: DateTime<Utc>,
             limit: u32
         ) -> Vec<OutboxRow>;
+        fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
         fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
     }
 

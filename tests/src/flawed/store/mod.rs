@@ -73,6 +73,19 @@ pub enum Flaw {
     DecideForgetsTheNote,
     AuditLeaksToOtherTenants,
     AuditIsWrittenOutsideTheUnit,
+    TakenOperationKeysAreIgnored,
+    OperationsLeakToOtherTenants,
+    UnbalancedPostingsAreIgnored,
+    BalancesAreLockedTooLate,
+    NegativeBalancesAreIgnored,
+    BalancesLeakToOtherTenants,
+    FrozenPagesBeginAgain,
+    HoldsAreWrittenOverOthers,
+    SecondRefundsAreIgnored,
+    RefundsAreDueTooLate,
+    CouponsExpireTooLate,
+    ChangedOrdersLeakToOtherTenants,
+    DriftIsNotNoticed,
 }
 
 struct Shared {

@@ -212,8 +212,9 @@ pub(super) fn post(statement: &mut Statement<'_>, posting: &Posting) -> Result<(
     if statement.operations().get(&key).is_some() {
         return Err(conflict(format!("asset_operations.key {}", operation.key)));
     }
-    let there = entries_of(statement, &key);
-    if entries.iter().any(|entry| there.iter().any(|it| it.account == entry.account)) {
+    let mut there: BTreeSet<Account> =
+        entries_of(statement, &key).iter().map(|entry| entry.account).collect();
+    if !entries.iter().all(|entry| there.insert(entry.account)) {
         return Err(conflict(format!("ledger_entries.key {}", operation.key)));
     }
     statement.own.operations.put(row);

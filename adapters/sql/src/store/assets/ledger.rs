@@ -100,9 +100,11 @@ fn drifted(dialect: &dyn Dialect, tenant: Option<TenantId>, most: u32) -> (Strin
     let (balance, entries) = (dialect.sum("said"), dialect.sum("amount"));
     let sql = format!(
         "SELECT tenant_id, user_id, account, {balance} AS balance, {entries} AS entries FROM ({said} UNION ALL \
-         SELECT tenant_id, user_id, account, 0 AS said, amount FROM ledger_entries WHERE user_id IS NOT NULL) AS both_of \
+         SELECT tenant_id, user_id, account, 0 AS said, amount FROM ledger_entries WHERE user_id IS NOT NULL \
+         AND account IN ({accounts})) AS both_of \
          {only} GROUP BY tenant_id, user_id, account HAVING {balance} <> {entries} \
          ORDER BY tenant_id, user_id, CASE account {place}ELSE {last} END LIMIT ?",
+        accounts = SAID.iter().map(|(account, ..)| format!("'{account}'")).collect::<Vec<_>>().join(", "),
         last = SAID.len(),
     );
     values.push(limit(most).into());

@@ -1,10 +1,10 @@
 //! Assets: coupons, holds, balances, and the ledger. Each file has the statements of its tables.
 
 mod balances;
-mod coupons;
-mod holds;
+pub(super) mod coupons;
+pub(super) mod holds;
 mod ledger;
-mod operations;
+pub(super) mod operations;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

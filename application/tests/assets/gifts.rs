@@ -1,0 +1,37 @@
+//! What operators give.
+
+use handover_application::use_cases::UseCaseError;
+use handover_application::use_cases::operations::{Gift, give};
+use handover_application::{CommandContext, IdempotencyKey};
+use handover_domain::*;
+
+use crate::market::{Market, buyer, operator, points};
+use crate::support::{BUYER, TENANT, by, money};
+
+#[tokio::test(start_paused = true)]
+async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result() {
+    let market = Market::new().await;
+    let context = CommandContext { idempotency: Some(IdempotencyKey("may-2026".into())), ..operator() };
+    let first = give(market.app(), &context, buyer(), Gift::Deposit(money(500))).await.unwrap();
+    let again = give(market.app(), &context, buyer(), Gift::Deposit(money(500))).await.unwrap();
+    assert_eq!(again, first);
+    assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
+    let other = give(market.app(), &context, buyer(), Gift::Deposit(money(501))).await;
+    assert!(matches!(other, Err(UseCaseError::KeyTaken)), "{other:?}");
+    let another_user = 11.try_into().unwrap();
+    give(market.app(), &context, another_user, Gift::Deposit(money(501))).await.unwrap();
+    assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_operators_give_and_every_gift_is_in_the_audit_log() {
+    let market = Market::new().await;
+    let answer = give(market.app(), &by(BUYER), buyer(), Gift::Grant(points(5))).await;
+    assert!(matches!(answer, Err(UseCaseError::NotAllowed { .. })), "{answer:?}");
+    market.grant(5).await;
+    market.coupon(100).await;
+    let entries = market.world.view().await.audit_page(Some(TENANT), None, 10).await.unwrap();
+    let actions: Vec<String> = entries.into_iter().map(|entry| entry.effect.action).collect();
+    assert_eq!(actions, ["coupon.issue", "points.grant"]);
+}

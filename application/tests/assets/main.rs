@@ -1,0 +1,15 @@
+//! Money and goods: assets, refunds, and the jobs that keep them in step.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod any_order;
+mod gateway;
+mod gifts;
+mod locks;
+mod market;
+mod paying;
+mod reaping;
+mod reconciling;
+mod refunds;
+mod repairing;

@@ -1,0 +1,137 @@
+//! Reconciliation compares every stage, and mends what is missing without doing anything twice.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use handover_application::ports::{Changed, Expected, Store};
+use handover_application::use_cases::operations::*;
+use handover_application::use_cases::*;
+use handover_domain::*;
+
+use crate::market::{Market, With, operator};
+use crate::support::{BUYER, TENANT, by, pass, secs};
+
+async fn reconciled(market: &Market, repair: bool) -> Reconciliation {
+    let now = market.world.now();
+    let command = Reconcile {
+        tenant: None,
+        since: now - TimeDelta::hours(24),
+        until: now + TimeDelta::seconds(1),
+        grace: Duration::from_secs(60),
+        repair,
+    };
+    reconcile(market.app(), &operator(), command).await.unwrap()
+}
+
+/// A market on which everything has happened that can, a while ago.
+async fn busy() -> (Market, Order) {
+    let market = Market::open().await;
+    market.deposit(5_000).await;
+    let order = market.paid(With { wallet: 2_000, ..With::default() }).await;
+    let back = market.paid(With { wallet: 500, points: 20, ..With::default() }).await;
+    let refund = market.refund(&back).await;
+    market.report(&refund, RefundResult::Success).await.unwrap();
+    let dropped = market.locked(With { wallet: 100, ..With::default() }).await;
+    cancel_order(market.app(), &by(BUYER), dropped.id).await.unwrap();
+    pass(secs(120)).await;
+    (market, order)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sound_market_has_no_findings() {
+    let (market, _) = busy().await;
+    let told = reconciled(&market, false).await;
+    assert_eq!(told.findings, []);
+    // The timeouts alone are still on their way.
+    assert_eq!((told.orders, told.pending, told.parked), (3, 3, 0), "{told:?}");
+    assert!(
+        told.is_sound() && told.events > 10 && told.confirmed == told.events && told.effects > 10,
+        "{told:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_is_no_finding() {
+    let market = Market::open().await;
+    market.order(With::default()).await;
+    let told = reconciled(&market, false).await;
+    assert_eq!((told.findings.as_slice(), told.orders, told.events), (&[][..], 1, 2));
+    assert!(told.pending > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_was_moved_without_a_word_is_found_and_announced() {
+    let (market, order) = busy().await;
+    let shipment = Shipment::new("SF".into(), "1".into()).unwrap();
+    let (shipped, _) =
+        order.apply(&OrderAction::Ship(shipment), OrderActor::Seller, market.world.now()).unwrap();
+    let mut unit = market.world.store.begin().await.unwrap();
+    assert_eq!(unit.advance_order(&shipped).await.unwrap(), Changed::One);
+    unit.commit().await.unwrap();
+    let told = reconciled(&market, false).await;
+    assert_eq!(told.count(FindingKind::MissingEvent), 1, "{told:?}");
+    assert_eq!(told.findings[0].order, Some(order.id));
+    assert!(!told.is_sound());
+    let told = reconciled(&market, true).await;
+    assert_eq!(told.findings[0].mended, Some(Mended::Announced));
+    pass(secs(120)).await;
+    assert_eq!(reconciled(&market, false).await.findings, []);
+    let told = market.world.view().await.notifications_about(TENANT, order.id).await.unwrap();
+    assert_eq!(told.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
+    let (market, _) = busy().await;
+    let late = market.process.ordered().await;
+    // The relay is not given the time to publish it, and the broker is said to have taken it.
+    let id =
+        market.world.rows().await.into_iter().find(|row| row.aggregate.id == late.id.get()).unwrap().event_id;
+    market.world.pretend_sent(&[id.as_str()]).await;
+    let told = reconciled(&market, false).await;
+    assert_eq!(told.findings, [], "it may be on its way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumption_whose_effect_is_gone_is_applied_again() {
+    // A consumer that says that it did what it did not do.
+    let market = Market::new().await;
+    handover_application::runtime::prepare(market.app()).await.unwrap();
+    let order = market.process.paid().await;
+    let paid = market.world.rows().await.into_iter().rfind(|row| row.event_type == "ORDER_PAID").unwrap();
+    let mut unit = market.world.store.begin().await.unwrap();
+    let lie = handover_application::ports::Consumption {
+        consumer: "fulfillment".into(),
+        event_id: paid.event_id.clone(),
+        event_type: paid.event_type.clone(),
+        aggregate: paid.aggregate.clone(),
+        aggregate_seq: paid.aggregate_seq,
+        expected: Expected::Absent,
+        status: ConsumeStatus::Success,
+        attempts: 1,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: None,
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: "0".into(),
+        trace_id: "t".into(),
+        cost_ms: 0,
+        consume_time: market.world.now(),
+    };
+    unit.record(&[lie]).await.unwrap();
+    unit.commit().await.unwrap();
+    market.runs().await;
+    pass(secs(120)).await;
+    let told = reconciled(&market, false).await;
+    let kinds: Vec<_> = told.findings.iter().map(|it| (it.kind, it.consumer.clone())).collect();
+    assert_eq!(kinds, [(FindingKind::MissingEffect, Some("fulfillment".to_owned()))]);
+    assert_eq!(told.findings[0].event_id, Some(paid.event_id.clone()));
+    assert_eq!(reconciled(&market, true).await.findings[0].mended, Some(Mended::AppliedAgain));
+    pass(secs(120)).await;
+    let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!(reconciled(&market, false).await.findings, []);
+    let entries = market.world.view().await.audit_page(Some(TENANT), None, 1).await.unwrap();
+    assert_eq!(entries[0].effect.action, "reconciliation.repair");
+}

@@ -1,0 +1,201 @@
+//! Rows that somebody deletes by SQL: reconciliation finds each by its id and mends it, and nothing takes effect twice.
+
+use handover_tests::deployment::Pair;
+use serde_json::{Value, json};
+
+use crate::purses::With;
+use crate::shop::{BUYER, Shop};
+
+/// The tables whose rows may not become more, and what they hold.
+const EFFECTS: [&str; 8] = [
+    "SELECT count(*) FROM listing_changes",
+    "SELECT count(*) FROM shipments",
+    "SELECT count(*) FROM notifications",
+    "SELECT count(*) FROM buyer_credit_changes",
+    "SELECT count(*) FROM asset_operations",
+    "SELECT count(*) FROM ledger_entries",
+    "SELECT sum(available) FROM asset_balances WHERE purse = 'wallet'",
+    "SELECT sum(available) FROM asset_balances WHERE purse = 'points'",
+];
+
+async fn effects(shop: &Shop) -> Vec<String> {
+    let mut effects = Vec::new();
+    for sql in EFFECTS {
+        effects.push(shop.rows(sql).await.remove(0));
+    }
+    effects
+}
+
+/// Confirmed events count as lost after a minute.
+async fn a_minute_passes(shop: &Shop) {
+    let sql = match shop.deployment().pair() {
+        Pair::SqliteAlone => {
+            "UPDATE outbox_events SET sent_time = '2026-01-01T00:00:00.000000Z' WHERE status = 'SENT'"
+        }
+        Pair::MariaDbAlone | Pair::PostgresAlone | Pair::MariaDbRabbitMq | Pair::PostgresRabbitMq => {
+            "UPDATE outbox_events SET sent_time = '2026-01-01 00:00:00' WHERE status = 'SENT'"
+        }
+    };
+    shop.books.change(sql).await;
+}
+
+async fn compared(shop: &Shop) -> Value {
+    shop.inspect("reconciliation").await.value()
+}
+
+async fn mended(shop: &Shop) -> Value {
+    let answer = shop.operate("reconciliation/repair", json!({})).await.value();
+    shop.settled().await;
+    a_minute_passes(shop).await;
+    answer
+}
+
+/// One order for each way that it can go, all of it settled.
+async fn busy(pair: Pair) -> Shop {
+    // The consumers' own sweep would find lost consumptions first.
+    let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
+    let coupon = shop.fill_purses().await;
+    let kept = shop.order_with(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    shop.locked(kept, 3).await;
+    shop.pay_rest(kept).await;
+    let back = shop.order_with(With { wallet: 1_000, points: 50, ..With::default() }).await;
+    shop.locked(back, 2).await;
+    shop.pay_rest(back).await;
+    let refund = shop.refund(back).await;
+    shop.api.refund_reported(refund, "SUCCESS").await.unwrap().value();
+    let dropped = shop.order_with(With { wallet: 100, ..With::default() }).await;
+    shop.locked(dropped, 1).await;
+    shop.api.cancel(BUYER, dropped).await.unwrap().value();
+    shop.settled().await;
+    shop.complete(kept).await;
+    shop.settled().await;
+    a_minute_passes(&shop).await;
+    let told = compared(&shop).await;
+    assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])), "{told}");
+    shop
+}
+
+/// Every so-manieth where time is short.
+fn sample(rows: Vec<String>) -> Vec<String> {
+    let step = if handover_tests::long() { 1 } else { 4 };
+    rows.into_iter().step_by(step).collect()
+}
+
+async fn a_deleted_outbox_row_is_found_and_announced_again_under_the_id_it_had(pair: Pair) {
+    let shop = busy(pair).await;
+    let before = effects(&shop).await;
+    let rows = shop.rows("SELECT event_id FROM outbox_events ORDER BY id").await;
+    assert!(rows.len() > 12, "{rows:?}");
+    for event in sample(rows) {
+        let kind = shop
+            .rows(&format!("SELECT event_type FROM outbox_events WHERE event_id = '{event}'"))
+            .await
+            .remove(0);
+        assert_eq!(
+            shop.books.change(&format!("DELETE FROM outbox_events WHERE event_id = '{event}'")).await,
+            1
+        );
+        let told = compared(&shop).await;
+        let found = &told["findings"][0];
+        assert_eq!((&found["kind"], &found["eventType"]), (&json!("missingEvent"), &json!(kind)), "{told}");
+        assert!(found["orderId"].is_i64(), "{told}");
+        assert_eq!(mended(&shop).await["findings"][0]["mended"], json!("announced"));
+        let told = compared(&shop).await;
+        assert_eq!(told["sound"], json!(true), "{kind} {event}: {told}");
+        assert_eq!(effects(&shop).await, before, "{kind}");
+        // A timeout is in no log before it is due; every other event keeps its id.
+        let same = shop
+            .books
+            .number(&format!("SELECT count(*) FROM outbox_events WHERE event_id = '{event}'"))
+            .await;
+        assert_eq!(same, i64::from(kind != "ORDER_TIMEOUT"), "{kind}");
+    }
+    shop.sound_but_for(&[]).await;
+}
+
+async fn a_deleted_consume_log_row_is_found_and_written_again_without_a_second_effect(pair: Pair) {
+    let shop = busy(pair).await;
+    let before = effects(&shop).await;
+    let rows = shop.rows("SELECT id FROM event_consume_log WHERE status = 'SUCCESS' ORDER BY id").await;
+    assert!(rows.len() > 30, "{rows:?}");
+    for id in sample(rows) {
+        let row = shop
+            .books
+            .table(&format!("SELECT consumer, event_id FROM event_consume_log WHERE id = {id}"))
+            .await;
+        let [consumer, event] = row.unwrap().remove(0).map_to_text();
+        assert_eq!(shop.books.change(&format!("DELETE FROM event_consume_log WHERE id = {id}")).await, 1);
+        let told = compared(&shop).await;
+        let found = &told["findings"][0];
+        assert_eq!(
+            (&found["kind"], &found["eventId"], &found["consumer"]),
+            (&json!("notConsumed"), &json!(event), &json!(consumer)),
+            "{told}"
+        );
+        let how = mended(&shop).await["findings"][0]["mended"].clone();
+        assert!(how == "writtenDown" || how == "sentAgain", "{consumer}: {how}");
+        let told = compared(&shop).await;
+        assert_eq!(told["sound"], json!(true), "{consumer} {event}: {told}");
+        assert_eq!(effects(&shop).await, before, "{consumer}");
+    }
+    shop.sound_but_for(&[]).await;
+}
+
+async fn a_deleted_asset_operation_is_found_and_written_again_without_moving_anything(pair: Pair) {
+    let shop = busy(pair).await;
+    let before = effects(&shop).await;
+    let keys = shop
+        .rows("SELECT idempotency_key FROM asset_operations WHERE order_id IS NOT NULL ORDER BY id")
+        .await;
+    assert!(keys.len() > 12, "{keys:?}");
+    for key in sample(keys) {
+        let deleted = format!("DELETE FROM asset_operations WHERE idempotency_key = '{key}'");
+        assert_eq!(shop.books.change(&deleted).await, 1);
+        let told = compared(&shop).await;
+        assert_eq!(told["sound"], json!(false), "{key}");
+        assert!(told["findings"].to_string().contains(&key), "{key}: {told}");
+        mended(&shop).await;
+        // What was applied again has to be swept up first.
+        handover_tests::process::eventually(crate::shop::SOON, async || {
+            let told = compared(&shop).await;
+            if told["sound"] == json!(true) { Ok(()) } else { Err(format!("{key}: {told}").into()) }
+        })
+        .await;
+        assert_eq!(effects(&shop).await, before, "{key}");
+    }
+    shop.sound_but_for(&[]).await;
+}
+
+async fn a_deleted_entry_of_the_ledger_is_found_by_its_key(pair: Pair) {
+    let shop = busy(pair).await;
+    let keys =
+        shop.rows("SELECT idempotency_key FROM ledger_entries WHERE account = 'wallet' ORDER BY id").await;
+    let key = keys.last().unwrap();
+    let sql = format!("DELETE FROM ledger_entries WHERE idempotency_key = '{key}' AND account = 'wallet'");
+    assert_eq!(shop.books.change(&sql).await, 1);
+    let told = compared(&shop).await;
+    let kinds: Vec<&Value> =
+        told["findings"].as_array().unwrap().iter().map(|found| &found["kind"]).collect();
+    assert_eq!(kinds, [&json!("unbalanced"), &json!("drifted")], "{told}");
+    assert_eq!(told["findings"][0]["idempotencyKey"], json!(key));
+    assert_eq!(mended(&shop).await["findings"][0]["mended"], Value::Null, "nobody guesses money");
+}
+
+/// Columns that are there, as text.
+trait MapToText<const N: usize> {
+    fn map_to_text(self) -> [String; N];
+}
+
+impl<const N: usize> MapToText<N> for Vec<Option<String>> {
+    fn map_to_text(self) -> [String; N] {
+        let texts: Vec<String> = self.into_iter().map(Option::unwrap).collect();
+        texts.try_into().unwrap()
+    }
+}
+
+crate::on_every_pair!(
+    a_deleted_outbox_row_is_found_and_announced_again_under_the_id_it_had,
+    a_deleted_consume_log_row_is_found_and_written_again_without_a_second_effect,
+    a_deleted_asset_operation_is_found_and_written_again_without_moving_anything,
+    a_deleted_entry_of_the_ledger_is_found_by_its_key,
+);
