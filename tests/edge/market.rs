@@ -24,6 +24,8 @@ pub(crate) const FOREIGN_OPERATOR: Caller = Caller::of_tenant(2, 9).operator();
 /// An event that could be redriven, about an order that could be released.
 pub(crate) const FAILED_EVENT: &str = "failed-event";
 pub(crate) const BLOCKED_ORDER: i64 = 900_001;
+/// A refund that waits for the gateway's word, and is not asked for again.
+pub(crate) const REFUND: i64 = 900_100;
 /// An event that could be replayed or discarded.
 pub(crate) const DEAD_EVENT: &str = "dead-event";
 
@@ -50,6 +52,13 @@ pub(crate) struct Market {
     /// Paid by `settled`.
     pub(crate) paid: i64,
     pub(crate) settled: i64,
+    /// Paid, with [`REFUND`] in processing.
+    pub(crate) refunding: i64,
+    /// Coupons of the buyer's: one for any price, and one for more than a product costs.
+    pub(crate) coupon: i64,
+    pub(crate) dear_coupon: i64,
+    /// A coupon of the stranger's.
+    pub(crate) strange_coupon: i64,
     /// Shipped.
     pub(crate) shipped: i64,
     /// Cancelled by the buyer.
@@ -78,12 +87,24 @@ impl Market {
         let paid = order(list(here).await).await;
         let settled = start_payment(paid).await;
         api.payment_succeeded(settled).await.unwrap().value();
+        let refunding = order(list(here).await).await;
+        let returned = start_payment(refunding).await;
+        api.payment_succeeded(returned).await.unwrap().value();
+        let issue = async |user: i64, min_spend: f64| {
+            let body = json!({
+                "userId": user, "discount": 5, "minSpend": min_spend, "expiresAt": "2999-01-01T00:00:00Z",
+            });
+            api.post(OPERATOR, "/api/v1/ops/coupons", body).await.unwrap().id("couponId")
+        };
+        let (coupon, dear_coupon) = (issue(BUYER, 0.0).await, issue(BUYER, 88.51).await);
+        let strange_coupon = issue(STRANGER, 0.0).await;
         let shipped = order(list(here).await).await;
         api.payment_succeeded(start_payment(shipped).await).await.unwrap().value();
         api.ship(SELLER, shipped).await.unwrap().value();
         let cancelled = order(list(here).await).await;
         api.cancel(BUYER, cancelled).await.unwrap().value();
         plant(&books).await;
+        plant_refund(&books, refunding, returned).await;
         let secrets = vec![
             launch.secret("jwt"),
             launch.secret("gateway"),
@@ -104,6 +125,10 @@ impl Market {
             payment,
             paid,
             settled,
+            refunding,
+            coupon,
+            dear_coupon,
+            strange_coupon,
             shipped,
             cancelled,
         };
@@ -188,6 +213,19 @@ async fn plant(books: &Books) {
         event(DEAD_EVENT, BLOCKED_ORDER + 1, "SENT"),
         letter,
     ] {
+        assert_eq!(books.change(&sql).await, 1);
+    }
+}
+
+/// A refund as it is once the gateway took the request; whoever asks the gateway leaves it alone.
+async fn plant_refund(books: &Books, order: i64, payment: i64) {
+    let now = "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')";
+    let refund = format!(
+        "INSERT INTO refunds (id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status,
+            attempts, version, create_time, update_time)
+         VALUES ({REFUND}, 1, {order}, {payment}, 8850, 'CNY', 'buyer', 'a test', 'PROCESSING', 1, 2, {now}, {now})"
+    );
+    for sql in [refund, format!("UPDATE orders SET refund_id = {REFUND} WHERE id = {order}")] {
         assert_eq!(books.change(&sql).await, 1);
     }
 }

@@ -211,6 +211,7 @@ fn strangers() -> Vec<Case> {
         "stats",
         "audit",
         "blocked",
+        "reconciliation",
     ];
     let release = format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release");
     let mut asked: Vec<Case> = looks.iter().map(|path| get(path, &format!("/api/v1/ops/{path}"))).collect();

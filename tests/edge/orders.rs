@@ -15,13 +15,11 @@ fn placing(market: &Market) -> Vec<Case> {
     let of = |name: &str, product: &str| placed(name, &format!(r#"{{"productId":{product}}}"#));
     let Market { product, sold, hidden, foreign, .. } = *market;
     let mut cases = each(&NO_ID, "productId", of);
-    let assets = format!(r#"{{"productId":{product},"couponId":1,"walletAmount":1.00,"points":100}}"#);
     let twice = format!(r#"{{"productId":{product},"productId":{product}}}"#);
     cases.extend([
         placed("without a product", "{}").invalid(&["productId"]),
         placed("no object", "[1]").invalid(&["body"]),
         placed("cut off", r#"{"productId":"#).invalid(&["body"]),
-        placed("fields of a later version", &assets).invalid(&["couponId", "walletAmount", "points"]),
         placed("a field twice", &twice).invalid(&["productId"]),
         of("no such product", "9007199254740991").refused(404, "A0404", &[]),
         of("another tenant's product", &foreign.to_string()).refused(404, "A0404", &[]),

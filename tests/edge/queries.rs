@@ -16,7 +16,8 @@ fn look(query: &str) -> Case {
 /// Every list takes a limit and a cursor, and nothing that it does not know.
 fn pages() -> Vec<Case> {
     let mut cases = Vec::new();
-    let lists = ["products", "orders", "notifications", "shipments", "listings"];
+    let lists =
+        ["products", "orders", "notifications", "shipments", "listings", "wallet", "points", "coupons"];
     let of_operators =
         ["outbox", "dead-letters", "consumptions", "blocked", "audit"].map(|list| format!("ops/{list}"));
     for list in lists.into_iter().chain(of_operators.iter().map(String::as_str)) {
@@ -74,7 +75,20 @@ fn filters() -> Vec<Case> {
         ("ops/audit?actor=x", "actor"),
         ("ops/stats?tenantId=0", "tenantId"),
         ("ops/stats?limit=1", "limit"),
+        ("ops/reconciliation?tenantId=0", "tenantId"),
+        ("ops/reconciliation?from=yesterday", "from"),
+        ("ops/reconciliation?to=2026-01-31", "to"),
+        ("ops/reconciliation?from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z", "from"),
+        ("ops/reconciliation?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
+        ("ops/reconciliation?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:01Z", "from"),
+        ("ops/reconciliation?from=9999-01-01T00:00:00Z", "from"),
+        ("ops/reconciliation?repair=true", "repair"),
+        ("ops/reconciliation?grace=1", "grace"),
+        ("ops/reconciliation?limit=1", "limit"),
         ("credit?user=1", "user"),
+        ("wallet?userId=1", "userId"),
+        ("points?tenantId=2", "tenantId"),
+        ("coupons?status=USED", "status"),
     ]
     .into_iter()
     .map(|(query, field)| look(query).invalid(&[field]))
@@ -93,6 +107,7 @@ fn odd() -> Vec<Case> {
         look("ops/blocked?tenantId=2").refused(404, "A0404", &[]),
         look("ops/audit?tenantId=2").refused(404, "A0404", &[]),
         look("ops/stats?tenantId=2").refused(404, "A0404", &[]),
+        look("ops/reconciliation?tenantId=2").refused(404, "A0404", &[]),
         look("ops/outbox?status=&limit=").unchanged(200),
     ]
 }

@@ -25,8 +25,20 @@ impl Tables {
                 tables.insert(name, rows);
             }
         }
-        for needed in ["products", "orders", "payments", "outbox_events", "event_consume_log", "dead_letters"]
-        {
+        for needed in [
+            "products",
+            "orders",
+            "payments",
+            "refunds",
+            "coupons",
+            "asset_holds",
+            "asset_balances",
+            "asset_operations",
+            "ledger_entries",
+            "outbox_events",
+            "event_consume_log",
+            "dead_letters",
+        ] {
             assert!(tables.contains_key(needed), "no table {needed}: {:?}", tables.keys());
         }
         Tables(tables)

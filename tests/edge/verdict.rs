@@ -115,7 +115,6 @@ pub(crate) fn flaws(market: &Market, case: &Case, response: &Response) -> Vec<St
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let code = text("code");
     hold(code == expected.code, format!("{code} instead of {}", expected.code));
-    hold(code != "A0422", "no request of this version is answered A0422".to_owned());
     hold(!text("message").is_empty(), "it says nothing".to_owned());
     let trace = text("traceId");
     let header = response.header("x-trace-id");

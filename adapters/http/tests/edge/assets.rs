@@ -139,6 +139,19 @@ async fn what_assets_pay_whole_is_paid_without_the_gateway_once_they_are_locked(
         (&json!("SUCCESS"), "0.00".to_owned())
     );
     assert_eq!(world.order_status(order).await, "paid");
+    // And it is paid back without it.
+    world.rested().await;
+    let refunds = format!("/api/v1/orders/{order}/refunds");
+    let refund = world.post_as(BUYER, &refunds).json(r#"{"reason":"no"}"#).send().await.expect(201, "00000");
+    assert_eq!(
+        (&refund.data["status"], refund.data["amount"].to_string()),
+        (&json!("SUCCESS"), "0.00".to_owned())
+    );
+    assert_eq!(world.order_status(order).await, "refunded");
+    world.rested().await;
+    let wallet = world.mine(BUYER, "wallet").await;
+    assert_eq!((wallet["available"].to_string(), &wallet["holds"]), ("88.50".to_owned(), &json!([])));
+    assert_eq!(moves(&wallet)[0], "wallet 88.50 -> 88.50");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: what operators give.
 
-use handover_application::Role;
+use handover_application::{Role, with_tx};
+use handover_domain::{Balance, Purse, TenantId, UserId};
 use serde_json::{Value, json};
 
 use crate::client::Answer;
@@ -157,7 +158,7 @@ async fn every_wrong_field_of_a_gift_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_operators_of_the_tenant_give_and_an_account_has_its_bounds() {
+async fn only_operators_of_the_tenant_give_and_only_to_users() {
     let world = World::new().await;
     for path in [
         "/api/v1/ops/wallets/0/deposits",
@@ -170,4 +171,28 @@ async fn only_operators_of_the_tenant_give_and_an_account_has_its_bounds() {
     let platform = world.token(STRANGER, 1, &[Role::Platform]);
     world.post(DEPOSITS).token(&platform).json(r#"{"amount":1}"#).send().await.expect(403, "A0303");
     world.post_as(BUYER, DEPOSITS).json(r#"{"amount":1}"#).send().await.expect(403, "A0303");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_holds_no_more_than_a_json_number_carries_whole() {
+    let world = World::new().await;
+    for (path, purse, body, field) in [
+        (DEPOSITS, Purse::Wallet, r#"{"amount":0.01}"#, "amount"),
+        (GRANTS, Purse::Points, r#"{"points":1}"#, "points"),
+    ] {
+        let now = world.app.now();
+        let filled = with_tx(&world.app.tx, move |unit, _| {
+            Box::pin(async move {
+                let users = [(TenantId::DEFAULT, UserId::try_from(BUYER).unwrap())];
+                let balance = unit.lock_balances(purse, &users, now).await?.pop().unwrap();
+                let full = Balance { available: (1 << 53) - 1, version: balance.version + 1, ..balance };
+                unit.put_balances(&[full]).await
+            })
+        });
+        filled.await.unwrap();
+        let answer = world.give(path, "", body).await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), [field]);
+        let full = world.mine(BUYER, purse.as_str()).await;
+        assert_eq!(full["entries"], json!([]));
+    }
 }

@@ -1,8 +1,8 @@
 //! `/api/v1/ops/reconciliation`.
 
-use handover_application::ports::StoreError;
+use handover_application::ports::{Changed, StoreError};
 use handover_application::{Role, with_tx};
-use handover_domain::{OrderId, TenantId};
+use handover_domain::{CancelReason, OrderId, OrderStatus, TenantId};
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, STRANGER, World};
@@ -15,22 +15,21 @@ impl World {
         self.get_operating(&format!("{PATH}{query}")).send().await.expect(200, "00000").data
     }
 
-    /// An order that was paid while nobody wrote it into the outbox.
+    /// An order that was cancelled, which nobody wrote into the outbox.
     async fn unannounced(&self) -> i64 {
         let order = self.order().await;
-        with_tx(&self.app.tx, move |unit, _| {
+        let changed = with_tx(&self.app.tx, move |unit, _| {
             Box::pin(async move {
                 let id = OrderId::try_from(order).unwrap();
                 let mut order = unit.order_by_id(TenantId::DEFAULT, id).await?.unwrap();
                 order.version += 1;
-                order.status = handover_domain::OrderStatus::Cancelled;
-                order.cancel_reason = Some(handover_domain::CancelReason::Buyer);
-                unit.advance_order(&order).await?;
-                Ok::<(), StoreError>(())
+                order.status = OrderStatus::Cancelled;
+                order.cancel_reason = Some(CancelReason::Buyer);
+                Ok::<_, StoreError>(unit.advance_order(&order).await?)
             })
         })
-        .await
-        .unwrap();
+        .await;
+        assert_eq!(changed.unwrap(), Changed::One);
         order
     }
 }
