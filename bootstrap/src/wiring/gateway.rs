@@ -14,6 +14,9 @@ use handover_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
 use crate::config::{Config, GatewayChoice};
 use crate::{Failure, Secrets};
 
+const PLAYED: &str =
+    "the payment gateway is the sandbox: refunds are said to be paid back, and no money moves";
+
 /// Whether a service that listens there may start with what is configured.
 pub(crate) fn allow(config: &Config, listen: Option<SocketAddr>) -> Result<(), Failure> {
     match listen.filter(|listen| !listen.ip().is_loopback()) {
@@ -27,7 +30,11 @@ pub(crate) fn paid_back_by(app: App, config: &Config) -> Result<App, Failure> {
     let clock = Arc::clone(&app.tx.clock);
     let gateway: Arc<dyn Gateway> = match &config.gateway.choice {
         GatewayChoice::Sandbox(delay) => {
-            tracing::info!("gateway.url is sandbox: refunds are said to be paid back, and no money moves");
+            // A process without an API listens nowhere, so nothing has made it choose.
+            match config.gateway.is_chosen || config.database.file().is_some() {
+                true => tracing::info!("{PLAYED}"),
+                false => tracing::warn!("{PLAYED}; gateway.url is not set"),
+            }
             // The application without a gateway: one with it would hold itself.
             let reports = Arc::new(Reported(app.of_its_own()));
             Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay))
