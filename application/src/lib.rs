@@ -8,6 +8,7 @@ mod assets;
 mod consistency;
 pub mod consumers;
 mod context;
+mod counted;
 mod extensions;
 mod ids;
 pub mod jobs;
@@ -28,6 +29,7 @@ mod wake;
 
 pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, IdempotencyKey, Role, Trace};
+pub use counted::{METRICS, Metric, MetricKind, PENDING, append};
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
 pub use settings::{

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Tasks;
+use crate::counted::tallied;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork};
 
@@ -100,7 +101,7 @@ where
         .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
     let mut number = 1;
     loop {
-        let error = match attempt(tx, work, Attempt(number)).await {
+        let error = match tallied(attempt(tx, work, Attempt(number))).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };

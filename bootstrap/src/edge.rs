@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use handover_application::App;
 use handover_application::ports::Clock;
 use handover_domain::{TenantId, UserId};
-use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router, serve};
+use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router_with, serve};
 use handover_sql::SqlStore;
 use handover_system::SystemClock;
 use tokio::net::TcpListener;
@@ -78,9 +78,10 @@ impl Listening {
             readiness: Box::new(Ready { stopping: Arc::clone(&stopping), store: database.store().clone() }),
             limits: limits.clone(),
         };
+        let router = router_with(edge, crate::metrics::render());
         let (stop, tasks) = (CancellationToken::new(), app.tx.tasks.clone());
         let asked = stop.clone();
-        let serving = async move { serve(listener, router(edge), &tasks, asked, &limits).await };
+        let serving = async move { serve(listener, router, &tasks, asked, &limits).await };
         let served = app.tx.tasks.spawn(serving);
         Ok(Listening { address, stopping, stop, served })
     }

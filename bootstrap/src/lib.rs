@@ -13,6 +13,7 @@ mod doctor;
 mod edge;
 mod failure;
 mod lock;
+mod metrics;
 mod output;
 mod progress;
 mod secrets;

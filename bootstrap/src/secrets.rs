@@ -51,7 +51,8 @@ impl Secrets {
         JWT.found(config.jwt_secret.as_ref(), &config.database)
     }
 
-    fn gateway(config: &Config) -> Result<Secret, Failure> {
+    /// What requests to the gateway are signed with, and its reports verified.
+    pub fn gateway(config: &Config) -> Result<Secret, Failure> {
         GATEWAY.found(config.gateway_secret.as_ref(), &config.database)
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::cli::Parts;
 use crate::config::Config;
 use crate::edge::Listening;
-use crate::wiring::{Carriage, Database, application, direct};
+use crate::wiring::{Carriage, Database, allow_gateway, application, direct, paid_back_by};
 use crate::{Failure, Secrets};
 
 /// A service that runs. Dropped without [`Service::stop`] it is cut off, as by a crash.
@@ -37,7 +37,9 @@ impl Service {
         parts: Parts,
         carriage: Carriage,
     ) -> Result<Service, Failure> {
-        Secrets::allow(config, parts.api.then_some(config.listen))?;
+        let listen = parts.api.then_some(config.listen);
+        Secrets::allow(config, listen)?;
+        allow_gateway(config, listen)?;
         // The address first: a port in use says so before anything is touched.
         let listener = match parts.api {
             true => Some(crate::edge::bind(config.listen).await?),
@@ -47,9 +49,12 @@ impl Service {
         let database = Database::open(&config.database, &wake).await?;
         database.take_over().await?;
         let app = application(config, &database, carriage).await?;
+        // Jobs alone ask it: who runs none needs no secret for it.
+        let app = if parts.roles.jobs { paid_back_by(app, config)? } else { app };
         runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.keep_in_touch(&app.tx.tasks);
         runtime::start(&app, &wake, parts.roles, &config.settings);
+        crate::metrics::keep(&app);
         let edge = match listener {
             Some(listener) => {
                 let secrets = Secrets::of(config)?;

@@ -31,7 +31,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines that are appended to its manifest, and the crate it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 26] = [
+const FORBIDDEN: [(&str, &str, &str); 27] = [
     ("domain", "handover-application = { path = '../application' }", "handover-application"),
     ("domain", "tokio = '1'", "tokio"),
     ("domain", "tokio = { version = '1', optional = true }", "tokio"),
@@ -46,6 +46,7 @@ const FORBIDDEN: [(&str, &str, &str); 26] = [
     ("application", "handover = { path = '../bootstrap' }", "handover"),
     ("application", "axum = '0.8'", "axum"),
     ("application", "hyper = '1'", "hyper"),
+    ("application", "hyper-rustls = '0.27'", "hyper-rustls"),
     ("application", "lapin = '3'", "lapin"),
     ("application", "redis = '1'", "redis"),
     ("application", "reqwest = '0.13'", "reqwest"),

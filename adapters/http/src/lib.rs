@@ -28,5 +28,5 @@ pub mod views;
 pub use auth::{Claims, TokenError, Tokens, WeakSecret};
 pub use callback::{BadSecret, CallbackVerifier};
 pub use edge::{Edge, Limits, Problem, Readiness};
-pub use routes::router;
+pub use routes::{Render, router, router_with};
 pub use server::serve;

@@ -7,7 +7,7 @@ use handover_domain::{AggregateRef, AggregateType, EventId, Order, OrderId, Tena
 use super::{Announced, expected};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{EventMetadata, NewEvent, OutboxRow, StoreError, UnitOfWork, View};
-use crate::{App, with_tx};
+use crate::{App, append, with_tx};
 
 /// What is missing in the outbox of an order, its payments and its refunds; and what is there.
 pub(crate) async fn missing<V: View + ?Sized>(
@@ -68,7 +68,7 @@ pub(crate) async fn announce_missing(
                 announced.push((id, event));
             }
             if !events.is_empty() {
-                unit.append(&events).await?;
+                append(unit, &events).await?;
             }
             Ok(announced)
         })

@@ -9,6 +9,7 @@ use tracing::info;
 use super::attempt::Attempted;
 use super::gate::{Verdict, plan};
 use super::inbox::Inbox;
+use crate::counted::IDEMPOTENT;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{StoreError, Unapplied};
 use crate::texts;
@@ -77,6 +78,7 @@ impl Inbox {
                 }
             };
             if end == Some(AloneEnd::Done) && !worked {
+                metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
                 info!(eventId = %event, traceId = target.event.trace_id(), queue = self.queue,
                     consumer = self.name(), "{}", texts::DUPLICATE);
             }

@@ -12,6 +12,7 @@ use tracing::{error, warn};
 use super::HandlerError;
 use super::alone::{AloneEnd, Counted};
 use super::inbox::{Inbox, InboxError, Told};
+use crate::counted::NOT_CONSUMED;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{ConsumeRecord, Consumption, DeadLetter, Expected, OutboxRow, StoreError, Unapplied};
 use crate::{texts, with_tx};
@@ -165,7 +166,10 @@ impl Inbox {
         }
         let written = self.write(record, letter).await?;
         Ok(match written {
-            Written::Yes => Some(end),
+            Written::Yes => {
+                metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);
+                Some(end)
+            }
             Written::Moved => None,
         })
     }

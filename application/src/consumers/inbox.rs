@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use tracing::info;
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::counted::{CONSUMED, when_committed};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected, Message,
@@ -132,6 +133,7 @@ impl Inbox {
             })
             .collect();
         unit.record(&records).await?;
+        when_committed(metrics::counter!(CONSUMED, "consumer" => self.name()), records.len());
         Ok(applied)
     }
 

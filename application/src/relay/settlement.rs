@@ -10,6 +10,7 @@ use handover_domain::{EventId, OutboxStatus, Partition, PartitionSet};
 use tracing::{error, info, warn};
 
 use super::Relay;
+use crate::counted::{DEAD, FAILED, SENT};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     Confirmed, FailedPublish, OutboxRepo, OutboxRow, PartitionHold, RelayId, StoreError, UnitOfWork,
@@ -73,6 +74,7 @@ impl Relay {
     fn report(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
+            metrics::counter!(SENT).increment(confirmed.len() as u64);
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
                 info!(eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
@@ -80,11 +82,19 @@ impl Relay {
         }
         for (_, failed) in job.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             for failed in failed {
-                let trace = rows.get(&failed.event_id).map(|row| row.trace_id());
+                let row = rows.get(&failed.event_id);
+                let trace = row.map(|row| row.trace_id());
+                // An outage is no failure of the event.
+                if row.is_none_or(|row| failed.retry_count > row.retry_count) {
+                    metrics::counter!(FAILED).increment(1);
+                }
                 match failed.status {
-                    OutboxStatus::Failed => error!(eventId = %failed.event_id, traceId = trace,
+                    OutboxStatus::Failed => {
+                        metrics::counter!(DEAD).increment(1);
+                        error!(eventId = %failed.event_id, traceId = trace,
                         retryCount = failed.retry_count, error = %failed.error,
-                        "[OutboxRelay] [ALERT] Event marked as FAILED"),
+                        "[OutboxRelay] [ALERT] Event marked as FAILED");
+                    }
                     OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Sent => {
                         warn!(eventId = %failed.event_id, traceId = trace, retryCount = failed.retry_count,
                             error = %failed.error, "[OutboxRelay] Event waits for its next attempt");

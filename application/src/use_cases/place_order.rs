@@ -5,7 +5,7 @@ use handover_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, Pro
 use super::{UseCaseError, one_row};
 use crate::mutants::{Mutant, append_later, planted};
 use crate::ports::IdKind;
-use crate::{App, CommandContext, with_tx};
+use crate::{App, CommandContext, append, with_tx};
 
 /// What is bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub async fn place_order(
             unit.insert_order(&order).await?;
             let events = announcer.rows(0, tenant, order.version, &events);
             match apart {
-                None => unit.append(&events).await?,
+                None => append(unit, &events).await?,
                 Some(tx) => append_later(tx, events),
             }
             Ok(order)

@@ -10,7 +10,7 @@ use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, UnitOfWork};
-use crate::{App, CommandContext, with_tx};
+use crate::{App, CommandContext, append, with_tx};
 
 /// A report that carries the gateway's signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(super) async fn settle(
     };
     settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
     one_row(unit.advance_payment(&settled).await?, "payment")?;
-    unit.append(&announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit, &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
     match report.result {
         PaymentResult::Success => {
             unit.post(&captured(&settled, order, announcer)).await?;

@@ -10,7 +10,7 @@ use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
 use crate::ports::UnitOfWork;
-use crate::{App, CommandContext, with_tx};
+use crate::{App, CommandContext, append, with_tx};
 
 /// A report that carries the gateway's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) async fn settle(
         return Ok(None);
     };
     one_row(unit.advance_refund(&settled).await?, "refund")?;
-    unit.append(&announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit, &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
     if result == RefundResult::Success && !planted(Mutant::PayoutNotBooked) {
         unit.post(&paid_out(&settled, order, announcer)).await?;
     }

@@ -6,7 +6,7 @@ use super::{UseCaseError, one_row};
 use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{OutboxQueries, UnitOfWork};
-use crate::{Actor, App, CommandContext, with_tx};
+use crate::{Actor, App, CommandContext, append, with_tx};
 
 /// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
 /// from the `skip`th on.
@@ -41,7 +41,7 @@ pub(crate) async fn apply(
     if after.status == OrderStatus::Completed && planted(Mutant::EventForgotten) {
         return Ok(after);
     }
-    unit.append(&announcer.rows(skip, after.tenant, after.version, &events)).await?;
+    append(unit, &announcer.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)
 }
 

@@ -6,6 +6,7 @@ mod dlq;
 mod inspect;
 mod order;
 mod outbox;
+mod reconcile;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
 pub use outbox::{
     OutboxBlockedArgs, OutboxCommand, OutboxListArgs, OutboxRedriveArgs, OutboxReleaseArgs, OutboxShowArgs,
 };
+pub use reconcile::ReconcileArgs;
 pub use serve::{Part, Parts, ServeArgs};
 pub use token::TokenArgs;
 
@@ -43,6 +45,7 @@ Examples:
   handover outbox list --status failed          events that were given up
   handover outbox redrive --status failed       send them again
   handover order timeline 17                    everything that happened to an order
+  handover reconcile --since 24h                whether every event and every effect is there, and no other
   HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES=0.05 handover    unpaid orders are closed after 3 s
 
 Configuration: built-in defaults < handover.toml (or --config) < HANDOVER_SECTION__KEY < flags.
@@ -95,6 +98,9 @@ pub enum Command {
     /// See what became of an order; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
+    /// Compare orders with their events, those with their effects, and money with the ledger; also while `serve` runs
+    #[command(after_help = reconcile::HELP)]
+    Reconcile(ReconcileArgs),
     /// See what operators did; also while `serve` runs
     #[command(subcommand)]
     Audit(AuditCommand),

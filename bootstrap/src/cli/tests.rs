@@ -80,6 +80,10 @@ fn what_means_nothing_is_a_usage_error() {
         "handover order timeline",
         "handover order timeline 0",
         "handover audit",
+        "handover reconcile --since soon",
+        "handover reconcile --since 2h --from 2026-01-31T08:00:00Z",
+        "handover reconcile --to 2026-01-31T08:00:00Z",
+        "handover reconcile --tenant 0",
         "handover completions ash",
     ] {
         assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");

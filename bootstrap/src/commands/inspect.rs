@@ -80,7 +80,18 @@ pub(super) async fn dead_letters(arguments: &DlqListArgs) -> Result<(), Failure>
 
 /// `order timeline`.
 pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
-    const COLUMNS: [&str; 7] = ["at", "kind", "what", "status", "eventType", "consumer", "detail"];
+    const COLUMNS: [&str; 10] = [
+        "at",
+        "kind",
+        "what",
+        "status",
+        "eventType",
+        "consumer",
+        "amount",
+        "balanceAfter",
+        "idempotencyKey",
+        "detail",
+    ];
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let (tenant, order) = (arguments.tenant, arguments.order);
     let timeline = operations::timeline(&operator.app, &operator.context, tenant, order).await;

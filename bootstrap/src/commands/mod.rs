@@ -4,6 +4,7 @@ mod config;
 mod inspect;
 mod operate;
 mod operator;
+mod reconcile;
 mod serve;
 
 use std::io::{self, Write};
@@ -35,6 +36,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Dlq(DlqCommand::Replay(arguments))) => operate::replay(&arguments).await?,
         Some(Command::Dlq(DlqCommand::Discard(arguments))) => operate::discard(&arguments).await?,
         Some(Command::Order(OrderCommand::Timeline(arguments))) => inspect::timeline(&arguments).await?,
+        Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
         Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
         Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
         Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,

@@ -6,11 +6,12 @@ use super::say;
 use crate::cli::{Parts, ServeArgs};
 use crate::config::Config;
 use crate::signals::{STOP_WITHIN, StopSignals};
-use crate::{Failure, Service, telemetry};
+use crate::{Failure, Service, metrics, telemetry};
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let config = arguments.load()?;
     telemetry::install(&config.log);
+    metrics::install();
     // Before anything is begun: a signal that comes early is not lost.
     let mut stopped = StopSignals::listen()?;
     let parts = Parts::named(&arguments.roles);

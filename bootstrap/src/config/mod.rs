@@ -7,6 +7,7 @@ mod describe;
 mod error;
 mod keys;
 mod layers;
+mod money;
 mod read;
 mod retry;
 #[cfg(test)]
@@ -21,12 +22,12 @@ use std::time::Duration;
 
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
-use handover_domain::PointsRules;
 
 pub use describe::{Described, Shown};
 pub use error::{ConfigError, Origin};
 pub use layers::Sources;
-use read::Reader;
+pub use money::{GatewayChoice, GatewayConfig};
+use read::{MINUTES, Reader};
 pub use urls::{BrokerChoice, DatabaseChoice};
 pub(crate) use written::Written;
 
@@ -83,6 +84,8 @@ pub struct Config {
     pub broker: BrokerChoice,
     /// `auth.jwt-secret`, if set.
     pub jwt_secret: Option<Secret>,
+    /// `gateway.url`.
+    pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
     pub gateway_secret: Option<Secret>,
     /// The rules of the use cases.
@@ -105,19 +108,21 @@ impl Config {
             broker: urls::broker(&reader, &database, relay.confirm_timeout)?,
             database,
             jwt_secret: jwt_secret(&reader)?,
+            gateway: money::gateway(&reader)?,
             gateway_secret: gateway_secret(&reader)?,
             rules: Rules {
                 pending_timeout: pending_timeout(&reader)?,
                 // The first attempt is no retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
-                points: PointsRules::default(),
+                points: money::points(&reader)?,
             },
             settings: Settings {
                 relay,
                 consumer: consumer(&reader)?,
                 timeout: timeout(&reader)?,
-                ..Settings::default()
+                refund: money::refund(&reader)?,
+                consistency: money::consistency(&reader)?,
             },
             log: log(&reader)?,
         })
@@ -131,8 +136,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// The greatest window and sweep.
 const MAX_BATCH: u32 = 10_000;
-/// An order cannot wait longer for its payment: 30 days.
-const MAX_PENDING_MINUTES: f64 = 43_200.0;
+/// An order cannot wait longer for its payment.
+const MAX_PENDING_DAYS: u32 = 30;
 /// The fewest bytes of an HS256 secret: as many as the hash has (RFC 7518 §3.2).
 const MIN_JWT_SECRET: usize = 32;
 
@@ -171,24 +176,8 @@ fn gateway_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
 }
 
 fn pending_timeout(reader: &Reader<'_>) -> Result<Duration, ConfigError> {
-    let item = reader.item("order.timeout.pending-minutes")?;
-    let remedy = "set minutes from 0.00002 (a millisecond) to 43200 (30 days); 0.05 is 3 s";
-    let minutes: f64 = item.value("it is no number", remedy)?;
-    if !(minutes > 0.0 && minutes <= MAX_PENDING_MINUTES) {
-        let why = "without time to pay every order would be cancelled, and a message that never expires frees no product";
-        return Err(item.refused(why, remedy));
-    }
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "positive and below 2^32 by now"
-    )]
-    let timeout = Duration::from_millis((minutes * 60_000.0).round() as u64);
-    if timeout < MILLISECOND {
-        Err(item.refused("it is less than a millisecond", remedy))
-    } else {
-        Ok(timeout)
-    }
+    let why = "without time to pay every order would be cancelled, and a message that never expires frees no product";
+    reader.time("order.timeout.pending-minutes", &MINUTES, MAX_PENDING_DAYS, why)
 }
 
 fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {

@@ -10,6 +10,22 @@ use serde::de::DeserializeOwned;
 use super::error::{ConfigError, Origin};
 use super::layers::{Setting, Settings};
 
+/// What a bare number of time counts.
+pub(super) struct Unit {
+    name: &'static str,
+    seconds: f64,
+    /// A millisecond in it, rounded up.
+    least: &'static str,
+    example: &'static str,
+}
+
+/// Minutes.
+pub(super) const MINUTES: Unit =
+    Unit { name: "minutes", seconds: 60.0, least: "0.00002", example: "0.05 is 3 s" };
+/// Hours.
+pub(super) const HOURS: Unit =
+    Unit { name: "hours", seconds: 3600.0, least: "0.0000003", example: "0.5 is 30 minutes" };
+
 /// Reads settings.
 pub(super) struct Reader<'a>(pub(super) &'a Settings);
 
@@ -74,6 +90,31 @@ impl<'a> Reader<'a> {
         }
         let [least, most] = [limits.start(), limits.end()].map(|limit| humantime::format_duration(*limit));
         Err(item.refused(why, &format!("set a duration from \"{least}\" to \"{most}\"")))
+    }
+
+    /// A number of minutes or hours, fractions allowed: up to so many days, to the millisecond.
+    pub(super) fn time(
+        &self,
+        key: &'static str,
+        unit: &Unit,
+        days: u32,
+        why: &str,
+    ) -> Result<Duration, ConfigError> {
+        let item = self.item(key)?;
+        let most = f64::from(days) * 86_400.0 / unit.seconds;
+        let Unit { name, least, example, .. } = unit;
+        let remedy = format!("set {name} from {least} (a millisecond) to {most} ({days} days); {example}");
+        let number: f64 = item.value("it is no number", &remedy)?;
+        if !(number > 0.0 && number <= most) {
+            return Err(item.refused(why, &remedy));
+        }
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive and below 2^53 by now"
+        )]
+        let time = Duration::from_millis((number * unit.seconds * 1000.0).round() as u64);
+        if time.is_zero() { Err(item.refused("it is less than a millisecond", &remedy)) } else { Ok(time) }
     }
 
     /// One of a few words.

@@ -1,9 +1,13 @@
+mod money;
+
 use std::path::Path;
 use std::time::Duration;
 
 use handover_application::ports::OnFailed;
-use handover_application::{ConsumerSettings, OnOutage, RelaySettings, TimeoutSettings};
-use handover_domain::{Jitter, RetryPolicy};
+use handover_application::{
+    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, TimeoutSettings,
+};
+use handover_domain::{Jitter, PointsRules, RetryPolicy};
 use handover_rabbitmq::QueueType;
 
 use super::keys::{KEYS, Kind};
@@ -46,6 +50,9 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(debug(&config.settings.relay), debug(&RelaySettings::default()));
     assert_eq!(debug(&config.settings.consumer), debug(&ConsumerSettings::default()));
     assert_eq!(debug(&config.settings.timeout), debug(&TimeoutSettings::default()));
+    assert_eq!(debug(&config.settings.refund), debug(&RefundSettings::default()));
+    assert_eq!(debug(&config.settings.consistency), debug(&ConsistencySettings::default()));
+    assert_eq!(config.rules.points, PointsRules::default());
     assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
     assert_eq!(config.rules.max_retry_count, 3);
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
@@ -214,6 +221,25 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_OUTBOX__OUTAGE", "outbox.outage", &["ignore", ""]),
         ("HANDOVER_DATABASE__CONNECTIONS", "database.connections", &["0", "1", "501", "few"]),
         ("HANDOVER_RABBITMQ__QUEUE_TYPE", "rabbitmq.queue-type", &["mirrored", ""]),
+        (
+            "HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES",
+            "asset.lock-timeout-minutes",
+            &["0", "-1", "525601", "soon"],
+        ),
+        ("HANDOVER_ASSET__REAPER_INTERVAL", "asset.reaper-interval", &["0s", "25h", "5"]),
+        ("HANDOVER_ASSET__POINTS_PER_UNIT", "asset.points-per-unit", &["0", "-1", "1.5", "1000001"]),
+        ("HANDOVER_ASSET__EARN_PER_UNIT", "asset.earn-per-unit", &["-1", "1.5", "1000001"]),
+        (
+            "HANDOVER_CONSISTENCY__SCAN_WINDOW_HOURS",
+            "consistency.scan-window-hours",
+            &["0", "-1", "8761", "24h"],
+        ),
+        ("HANDOVER_CONSISTENCY__INTERVAL", "consistency.interval", &["0s", "999ms", "25h"]),
+        ("HANDOVER_GATEWAY__SANDBOX_DELAY", "gateway.sandbox-delay", &["0s", "61m"]),
+        ("HANDOVER_GATEWAY__TIMEOUT", "gateway.timeout", &["0s", "99ms", "11m"]),
+        ("HANDOVER_GATEWAY__SCAN_INTERVAL", "gateway.scan-interval", &["0s", "9ms", "61m"]),
+        ("HANDOVER_GATEWAY__RETRY_BASE", "gateway.retry-base", &["0s", "25h"]),
+        ("HANDOVER_GATEWAY__RETRY_CAP", "gateway.retry-cap", &["0s", "4s", "25h"]),
         ("HANDOVER_LOG__FORMAT", "log.format", &["xml"]),
         ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),

@@ -167,7 +167,7 @@ fn certificates(item: &Item<'_>, path: &str) -> Result<String, ConfigError> {
 }
 
 /// A URL in quotes, as it may be shown.
-fn shown(url: &str) -> String {
+pub(super) fn shown(url: &str) -> String {
     format!("\"{}\"", without_password(url))
 }
 

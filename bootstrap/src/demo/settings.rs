@@ -34,6 +34,10 @@ listen = "127.0.0.1:0"
 [database]
 url = "sqlite://{database}"
 
+[gateway]
+url = "sandbox:"
+sandbox-delay = "100ms"
+
 [order.timeout]
 pending-minutes = 0.05            # 3 s
 sweep-interval = "{sweep}"

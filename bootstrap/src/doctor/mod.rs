@@ -5,6 +5,7 @@
 
 mod broker;
 mod database;
+mod gateway;
 mod port;
 mod report;
 mod secrets;
@@ -42,6 +43,7 @@ pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
     checks.extend(database::checks(&config, now).await);
     checks.push(port::check(config.listen, &served).await);
     checks.extend(secrets::checks(&config, &sources));
+    checks.push(gateway::check(&config).await);
     Report::of(checks)
 }
 

@@ -29,6 +29,15 @@ pub enum Failure {
         /// Where the service would listen.
         listen: SocketAddr,
     },
+    /// A sandbox that says yes to every refund has to be chosen on purpose.
+    #[error("gateway.url is not set, and {listen} can be reached from other machines")]
+    GatewayNeeded {
+        /// Where the service would listen.
+        listen: SocketAddr,
+    },
+    /// The payment gateway cannot be asked.
+    #[error("the payment gateway cannot be asked: {0}")]
+    Gateway(String),
     /// A secret that is made here is known to no other process.
     #[error("{key} is not set, and {database} is served by any number of processes")]
     SecretShared {
@@ -241,6 +250,7 @@ impl Failure {
         match self {
             Failure::Config(_)
             | Failure::SecretNeeded { .. }
+            | Failure::GatewayNeeded { .. }
             | Failure::SecretShared { .. }
             | Failure::SecretRefused { .. }
             | Failure::BrokerUnseen
@@ -262,6 +272,7 @@ impl Failure {
             | Failure::NotReplayed { .. }
             | Failure::NotDiscarded { .. }
             | Failure::Refused(_)
+            | Failure::Gateway(_)
             | Failure::Broker(_)
             | Failure::Listen { .. }
             | Failure::Http(_)

@@ -16,6 +16,10 @@ impl Failure {
             Failure::SecretNeeded { .. } => {
                 "a secret made at the first start is for trying out on one machine; a deployment sets its own"
             }
+            Failure::GatewayNeeded { .. } => {
+                "the default is a sandbox: it says of every refund that it was paid back, and moves no money"
+            }
+            Failure::Gateway(_) => "refunds are asked for there",
             Failure::SecretShared { .. } => {
                 "a token that one process signs has to be good at every other, and so has a payment's callback"
             }
@@ -68,6 +72,13 @@ impl Failure {
         let words = match self {
             Failure::Config(error) => return error.remedy(),
             Failure::SecretNeeded { key, .. } => return format!("set {key}, or listen on 127.0.0.1"),
+            Failure::GatewayNeeded { .. } => {
+                "set gateway.url to https:// and the gateway's address (or to \"sandbox:\" if no money is to move), or \
+                 listen on 127.0.0.1"
+            }
+            Failure::Gateway(_) => {
+                "install this system's certificate authorities (ca-certificates), or name them in SSL_CERT_FILE"
+            }
             Failure::SecretShared { key, .. } => {
                 return format!("set {key}, the same for every process on that database");
             }

@@ -2,6 +2,7 @@
 
 mod broker;
 mod database;
+mod gateway;
 mod looked;
 mod schema;
 
@@ -17,6 +18,7 @@ use crate::config::Config;
 
 pub(crate) use broker::{database_broker, rabbit_beside};
 pub(crate) use database::Database;
+pub(crate) use gateway::{allow as allow_gateway, paid_back_by};
 pub(crate) use looked::{Looked, Reach};
 pub(crate) use schema::Schema;
 

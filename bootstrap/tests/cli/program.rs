@@ -9,7 +9,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use handover_application::ports::Clock;
+use handover_system::SystemClock;
 use serde_json::Value;
+use standardwebhooks::Webhook;
 use tempfile::TempDir;
 
 /// What a run left behind.
@@ -150,23 +153,52 @@ impl Server {
     /// One request; answers with `data`.
     #[track_caller]
     pub(crate) fn ask(&self, token: &str, request: &str, body: &str) -> Value {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
+        let headers =
+            format!("Authorization: Bearer {token}\r\nX-Idempotency-Key: key-{length}\r\n{JSON_BODY}");
+        data(&self.send(request, &headers, body))
+    }
+
+    /// One report of the gateway, signed with the secret that was made in this folder.
+    #[track_caller]
+    pub(crate) fn report(&self, world: &World, request: &str, body: &str) -> Value {
+        let secret = std::fs::read_to_string(world.path("handover.db-gateway-secret")).unwrap();
+        let (id, now) = ("msg-1", SystemClock.now().timestamp());
+        let signature = Webhook::new(secret.trim()).unwrap().sign(id, now, body.as_bytes()).unwrap();
+        let headers = format!(
+            "webhook-id: {id}\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n{JSON_BODY}"
+        );
+        data(&self.send(request, &headers, body))
+    }
+
+    /// One request; answers with everything after the head.
+    pub(crate) fn text(&self, request: &str) -> String {
+        self.send(request, "", "").1
+    }
+
+    fn send(&self, request: &str, headers: &str, body: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
-             Content-Type: application/json\r\nX-Idempotency-Key: key-{length}\r\n\
-             Content-Length: {length}\r\n\r\n{body}",
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
         )
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        let mut envelope: Value =
-            serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
-        assert_eq!(envelope["code"], "00000", "{answer}");
-        envelope["data"].take()
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
     }
+}
+
+const JSON_BODY: &str = "Content-Type: application/json\r\n";
+
+#[track_caller]
+fn data((head, body): &(String, String)) -> Value {
+    let mut envelope: Value =
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {head}\n{body}"));
+    assert_eq!(envelope["code"], "00000", "{head}\n{body}");
+    envelope["data"].take()
 }
 
 impl Drop for Server {

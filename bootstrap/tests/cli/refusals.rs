@@ -107,6 +107,39 @@ fn a_second_process_is_refused_and_names_the_first() {
 }
 
 #[test]
+fn outside_loopback_a_gateway_has_to_be_chosen() {
+    let world = World::new()
+        .set("HANDOVER_AUTH__JWT_SECRET", "0f4a9c1be27d83560f4a9c1be27d8356")
+        .set("HANDOVER_GATEWAY__SECRET", &format!("whsec_{}", "5f".repeat(32)));
+    world.run("serve --listen 0.0.0.0:0").refused(
+        2,
+        &[
+            "gateway.url is not set, and 0.0.0.0:0 can be reached",
+            "why: the default is a sandbox: it says of every refund that it was paid back",
+            "do:  set gateway.url to https:// and the gateway's address (or to \"sandbox:\"",
+        ],
+    );
+    assert!(world.files().is_empty(), "{:?}", world.files());
+    let doctor = world.run("doctor --output json --listen 0.0.0.0:0");
+    assert!(doctor.stdout.contains("gateway.url is not set"), "{doctor:?}");
+    // One that was chosen is taken, and then the address is looked at.
+    let chosen = world.set("HANDOVER_GATEWAY__URL", "sandbox:");
+    chosen.run("serve --listen 192.0.2.1:1").refused(1, &["cannot listen on 192.0.2.1:1"]);
+}
+
+#[test]
+fn a_gateway_in_plain_text_elsewhere_is_refused() {
+    World::new().set("HANDOVER_GATEWAY__URL", "http://pay.example").run(SERVE).refused(
+        2,
+        &[
+            "error: gateway.url in the environment variable HANDOVER_GATEWAY__URL is \"http://pay.example\"",
+            "why: plain http:// to another machine",
+            "do:  write https://host/path of a payment gateway",
+        ],
+    );
+}
+
+#[test]
 fn outside_loopback_secrets_are_needed() {
     World::new().run("serve --listen 0.0.0.0:0").refused(
         2,

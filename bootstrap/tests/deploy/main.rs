@@ -26,7 +26,7 @@ fn variables(service: &str) -> Vec<(String, String)> {
         let value = match name {
             "HANDOVER_AUTH__JWT_SECRET" => "5f".repeat(32),
             "HANDOVER_GATEWAY__SECRET" => format!("whsec_{}", "5f".repeat(32)),
-            _ => value.to_owned(),
+            _ => value.trim_matches('"').to_owned(),
         };
         (name.to_owned(), value)
     };
@@ -45,6 +45,7 @@ fn the_services_of_the_example_are_configured_and_migrate_and_serve_have_a_user_
     let BrokerChoice::Rabbit(rabbit) = &serve.broker else { unreachable!("{:?}", serve.broker) };
     assert!(rabbit.place().contains("handover@rabbitmq:5672"), "{}", rabbit.place());
     assert!(serve.jwt_secret.is_some() && serve.gateway_secret.is_some());
+    assert!(serve.gateway.is_chosen, "what listens to others names its gateway");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod assets;
 mod health;
+mod metrics;
 mod mine;
 mod ops;
 mod orders;
@@ -23,9 +24,17 @@ use crate::edge::Edge;
 use crate::refusal::Refusal;
 use crate::trace::traced;
 
+pub use metrics::Render;
+
 /// The routes of spec §4 on this edge.
 pub fn router(edge: Edge) -> Router {
-    layered(routes(), edge)
+    router_with(edge, None)
+}
+
+/// The same, and `/metrics` where somebody counts.
+pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
+    let counted = metrics.map_or_else(Router::new, metrics::routes);
+    layered(routes().merge(counted), edge)
 }
 
 fn routes() -> Router<Arc<Edge>> {
