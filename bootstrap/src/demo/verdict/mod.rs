@@ -5,7 +5,10 @@
 
 mod effects;
 mod events;
+mod holds;
+mod ledger;
 mod orders;
+mod refunds;
 #[cfg(test)]
 mod tests;
 
@@ -87,6 +90,14 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<Promise> {
         effects::once(evidence),
         effects::in_order(evidence),
         effects::credit(evidence),
+        ledger::sums_to_zero(evidence),
+        ledger::balances(evidence),
+        holds::resolved(evidence),
+        holds::as_orders_ended(evidence),
+        holds::coupons(evidence),
+        ledger::earned(evidence),
+        refunds::refunded(evidence),
+        refunds::late(evidence),
         events::repeats(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),
