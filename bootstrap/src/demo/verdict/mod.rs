@@ -11,6 +11,7 @@ mod orders;
 mod refunds;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -84,7 +85,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<Promise> {
         orders::one_lamp(evidence),
         orders::sold_once(evidence),
         events::announced(evidence),
-        events::without_gaps(evidence),
+        ways::without_gaps(evidence),
         events::confirmed(evidence),
         events::settled(evidence),
         effects::once(evidence),

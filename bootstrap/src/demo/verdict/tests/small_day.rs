@@ -2,20 +2,19 @@
 //! adds to it is the only thing wrong.
 
 mod assets;
+mod effects;
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    BuyerCredit, ConsumeRecord, Consumed, CreditChange, DeadLetter, DeadLetterStatus, EventMetadata,
-    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Notification, OrderSide, OutboxRow,
+    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, ListingEntry, OutboxRow,
 };
 use handover_application::topology::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
-    AggregateRef, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, EventType, Money, NewOrder,
-    Order, OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus,
-    PointsRules, Product, ProductAction, ProductStatus, RefundId, RefundResult, Settlement, Shipment,
-    TenantId, UserId,
+    AggregateRef, CancelCause, ConsumeStatus, Currency, EventBody, EventType, Money, NewOrder, Order,
+    OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus, PointsRules,
+    Product, ProductAction, ProductStatus, RefundId, RefundResult, Settlement, Shipment, TenantId, UserId,
 };
 
 use super::super::super::books::Books;
@@ -298,79 +297,6 @@ impl SmallDay {
             self.books.consumed.push(consumed(&taker.consumer, &row, self.now));
         }
         row
-    }
-
-    /// What the event leaves behind.
-    fn apply(&mut self, row: &OutboxRow, event: &EventBody, number: i64) {
-        let (tenant, order): (_, OrderId) = (TenantId::DEFAULT, number.try_into().unwrap());
-        let (seller, buyer): (UserId, UserId) = (100.try_into().unwrap(), number.try_into().unwrap());
-        let (aggregate_seq, event_id, at) = (row.aggregate_seq, row.event_id.clone(), self.now);
-        let listing = |kind| ListingChange {
-            tenant,
-            seller,
-            product: number.try_into().unwrap(),
-            order,
-            aggregate_seq,
-            kind,
-            event_id: event_id.clone(),
-            at,
-        };
-        match event {
-            EventBody::OrderCreated(_) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Occupied))
-            }
-            EventBody::OrderPaid(_) => {
-                let event_id = event_id.clone();
-                let task = NewShipmentTask { tenant, order, seller, buyer, aggregate_seq, event_id, at };
-                self.books.shipments.push(task);
-            }
-            EventBody::OrderStatusChanged(body) => {
-                for (side, recipient) in [(OrderSide::Buyer, buyer), (OrderSide::Seller, seller)] {
-                    self.books.notifications.push(Notification {
-                        tenant,
-                        recipient,
-                        side,
-                        order,
-                        aggregate_seq,
-                        old_status: body.old_status,
-                        new_status: body.new_status,
-                        changed_at: body.changed_at,
-                        event_id: event_id.clone(),
-                        at,
-                    });
-                }
-                if body.new_status.as_str() == "completed" {
-                    self.count(row, CreditStep::Completed, buyer);
-                }
-            }
-            EventBody::OrderCancelled(body) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Released));
-                if let Some(step) = CreditStep::of_cancellation(body.reason) {
-                    self.count(row, step, buyer);
-                }
-            }
-            EventBody::OrderRefunded(_) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Released));
-            }
-            _ => {}
-        }
-    }
-
-    fn count(&mut self, row: &OutboxRow, step: CreditStep, buyer: UserId) {
-        self.books.credit_changes.push(CreditChange {
-            tenant: TenantId::DEFAULT,
-            buyer,
-            order: buyer.get().try_into().unwrap(),
-            aggregate_seq: row.aggregate_seq,
-            step,
-            event_id: row.event_id.clone(),
-            at: self.now,
-        });
-        let before = self.books.credit.get(&buyer).map(|credit| credit.counts).unwrap_or_default();
-        let counts = before.and(step);
-        let (last_event_id, update_time) = (row.event_id.clone(), self.now);
-        let credit = BuyerCredit { counts, score: counts.score(), last_event_id, update_time };
-        self.books.credit.insert(buyer, credit);
     }
 }
 
