@@ -89,17 +89,16 @@ fn a_promise_that_is_broken_on_purpose_is_named_and_the_exit_code_is_1() {
                 "a product is sold once",
                 "every order is announced once",
                 "no change without its event",
+                // Nobody paid for what is said to be completed.
+                "points are earned by what was paid",
             ],
         ),
         ("open-letter", &["dead letters are explained"]),
         ("spend-attempt", &["an outage costs no attempt"]),
     ];
     each_is_named(breaks);
-}
-
-#[test]
-fn so_is_one_about_assets_and_refunds() {
-    let breaks: [(&str, &[&str]); 8] = [
+    // After those, not beside them: so many at once would be late for their deadlines.
+    let of_assets_and_refunds: [(&str, &[&str]); 8] = [
         ("unbalance", &["the ledger sums to zero"]),
         ("drift-balance", &["balances are the sum of their entries"]),
         ("leave-hold", &["every hold is resolved"]),
@@ -109,13 +108,13 @@ fn so_is_one_about_assets_and_refunds() {
         ("refund-twice", &["refunds are what was captured"]),
         ("late-twice", &["a late payment is paid back once"]),
     ];
-    each_is_named(breaks);
+    each_is_named(of_assets_and_refunds);
 }
 
 /// Plays a day for each, on which it is broken, and finds just these promises in its verdict.
 #[track_caller]
 fn each_is_named<const N: usize>(breaks: [(&str, &[&str]); N]) {
-    let days = breaks.map(|(which, _)| Day::new().with(&format!("--orders 30 --seed 3 --break {which}")));
+    let days = breaks.map(|(which, _)| Day::new().with(&format!("--orders 30 --seed 5 --break {which}")));
     for (day, (which, broken)) in at_once(days).iter().zip(breaks) {
         let report = day.broken();
         assert_eq!(report["verdict"], "broken", "{which}");

@@ -6,6 +6,7 @@ use handover_domain::{
     Asset, CancelReason, CouponId, CouponStatus, Hold, HoldStatus, OperationKind, Order, OrderStatus,
 };
 
+use super::super::plan::Cover;
 use super::{Against, Evidence, Promise, promise};
 
 /// Nothing is held any more: every hold was committed or released.
@@ -31,12 +32,14 @@ pub(super) fn as_orders_ended(evidence: &Evidence<'_>) -> Promise {
     let (mut promised, mut found) = (0, 0);
     for order in books.orders.values() {
         let holds = books.assets.holds.get(&order.id).map(Vec::as_slice).unwrap_or_default();
+        let told = evidence.told.orders.get(&order.id);
         promised += order.assets.named().count();
         for asset in order.assets.named().filter(|asset| !holds.iter().any(|hold| hold.asset == *asset)) {
             against.add(|| format!("{asset} of order {}, {}: not held", order.id, order.status));
         }
         for hold in holds {
-            if order.assets.names(hold.asset) && is_as(hold, order) {
+            let may_be_refused = told.is_none_or(|told| told.cover != Cover::Enough);
+            if order.assets.names(hold.asset) && is_as(hold, order, may_be_refused) {
                 found += 1;
             } else {
                 against.add(|| {
@@ -65,7 +68,8 @@ pub(super) fn is_buried(hold: &Hold) -> bool {
     hold.status == HoldStatus::Released && hold.amount == 0 && hold.coupon.is_none()
 }
 
-fn is_as(hold: &Hold, order: &Order) -> bool {
+/// A lock can be refused after its order was cancelled for something else.
+fn is_as(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
     // One that has not ended is another promise.
     if hold.status == HoldStatus::Frozen {
         return true;
@@ -73,7 +77,7 @@ fn is_as(hold: &Hold, order: &Order) -> bool {
     let is_whole = hold.amount == order.assets.amount(hold.asset)
         && hold.user == order.buyer
         && hold.coupon.is_some() == (hold.asset == Asset::Coupon);
-    let is_refused = order.cancel_reason == Some(CancelReason::AssetLockFailed) && is_buried(hold);
+    let is_refused = may_be_refused && is_buried(hold);
     let ended = (hold.status, hold.reverted);
     match order.status {
         OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => {

@@ -13,8 +13,8 @@ use handover_application::ports::{
 use handover_application::topology::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
     AggregateRef, CancelCause, ConsumeStatus, Currency, EventBody, EventType, Money, NewOrder, Order,
-    OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus, PointsRules,
-    Product, ProductAction, ProductStatus, RefundId, RefundResult, Settlement, Shipment, TenantId, UserId,
+    OrderAction, OrderActor, OutboxStatus, Payment, PaymentResult, PaymentStatus, PointsRules, Product,
+    ProductAction, ProductStatus, RefundId, RefundResult, Settlement, Shipment, TenantId, UserId,
 };
 
 use super::super::super::books::Books;
