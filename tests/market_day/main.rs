@@ -9,6 +9,8 @@
     reason = "a broken promise panics with what it saw, and real processes run on real time"
 )]
 
+mod assets;
+
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -80,6 +82,11 @@ async fn a_market_day_is_kept_within_a_minute_and_another_judge_finds_the_same()
     let mut broken = books.broken().await;
     broken.retain(|sentence| !sentence.starts_with("a dead letter nobody can explain: 1 times"));
     assert_eq!(broken, Vec::<String>::new());
+    assert_eq!(assets::broken(&books).await, Vec::<String>::new());
+    assert_eq!(assets::nothing_of(&books).await, Vec::<&str>::new());
+    let unlisted = "SELECT count(*) FROM outbox_events e WHERE e.event_type = 'ORDER_REFUNDED'
+        AND 1 <> (SELECT count(*) FROM listing_changes c WHERE c.event_id = e.event_id)";
+    assert_eq!(books.number(unlisted).await, 0, "a refund frees the product in its seller's listing");
     assert_eq!(books.number("SELECT max(attempts) FROM event_consume_log").await, 1);
     assert_eq!(books.number("SELECT max(retry_count) FROM outbox_events").await, 0);
 }

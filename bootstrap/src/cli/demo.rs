@@ -7,9 +7,12 @@ use super::OutputArgs;
 pub(super) const HELP: &str = "\
 Plays the day against the real HTTP API of a service of its own, in a temporary folder and on a free
 port; no configuration is read and nothing of yours is touched. Buyers pay, cancel and forget to pay,
-64 of them want one lamp at once, every tenth message is delivered twice, the broker is out of reach
-for three seconds, one message is spoiled on its way. Then every row in the database is held against
-what was promised, and against what each client was told.
+every third pays with coupons, wallet and points that operators gave, some with more than they have;
+some want their money back, some payments come too late and are paid back by themselves. 64 buyers
+want one lamp at once, every tenth message is delivered twice, the broker is out of reach for three
+seconds, one message is spoiled on its way. Then every row in the database is held against what was
+promised, and against what each client was told: the ledger sums to zero, every hold is resolved,
+refunds are what was captured.
 
 Examples:
   handover demo --orders 2000
@@ -60,4 +63,20 @@ pub enum Break {
     OpenLetter,
     /// A consumer needs a second attempt.
     SpendAttempt,
+    /// An entry of the ledger is more than it was.
+    Unbalance,
+    /// A buyer has more than the entries say.
+    DriftBalance,
+    /// Something is still held.
+    LeaveHold,
+    /// What a paid order named is released.
+    ReleaseHold,
+    /// A coupon is used a second time.
+    ReuseCoupon,
+    /// An order earns its points twice.
+    EarnTwice,
+    /// A refunded order is paid back twice.
+    RefundTwice,
+    /// A late payment is paid back twice.
+    LateTwice,
 }

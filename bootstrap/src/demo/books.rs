@@ -1,6 +1,8 @@
 //! What is in the database: every row that a promise is about, read through a reader of its own, behind the service's
 //! back.
 
+mod assets;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use handover_application::ports::{
@@ -9,6 +11,8 @@ use handover_application::ports::{
     StoreError, View,
 };
 use handover_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, TenantId, UserId};
+
+pub(super) use assets::Assets;
 
 /// Rows read at a time.
 const PAGE: u32 = 1_000;
@@ -42,6 +46,8 @@ pub(super) struct Books {
     pub(super) credit: BTreeMap<UserId, BuyerCredit>,
     /// The dead letters.
     pub(super) dead_letters: Vec<DeadLetter>,
+    /// Assets and refunds.
+    pub(super) assets: Assets,
 }
 
 impl Books {
@@ -71,6 +77,7 @@ impl Books {
             }
         }
         let ids: BTreeSet<OrderId> = books.orders.keys().copied().chain(books.announced()).collect();
+        books.assets = Assets::read(view, users, &ids).await?;
         for id in ids {
             books.payments.insert(id, view.payments_of(TENANT, id).await?);
             books.listing_changes.extend(view.listing_changes(TENANT, id).await?);

@@ -1,5 +1,8 @@
 //! A client of the API as any other: HTTP over a socket, bearer tokens, signed callbacks.
 
+mod gateway;
+mod operator;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +10,7 @@ use std::time::Duration;
 
 use handover_application::Role;
 use handover_application::ports::Clock;
-use handover_domain::{Money, OrderId, PaymentId, ProductId, TenantId, UserId};
+use handover_domain::{CouponId, Money, OrderId, Points, ProductId, TenantId, UserId};
 use handover_http::Tokens;
 use handover_system::SystemClock;
 use http_body_util::{BodyExt, Full};
@@ -18,8 +21,13 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
+use tokio::sync::Semaphore;
 
+pub(super) use self::gateway::Report;
 use crate::{Failure, Secrets};
+
+/// How many requests are made at a time: as many as want the lamp.
+const LINES: usize = 64;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,6 +56,26 @@ impl Answer {
         self.status == 409 && self.code == "A0409"
     }
 
+    /// Whether it should be asked again: what it needs is not there yet.
+    pub(super) fn is_not_yet(&self) -> bool {
+        self.status == 503 && self.code == "C0001"
+    }
+
+    /// Whether what was asked for is done already: a payment or refund without anything for the gateway to do.
+    pub(super) fn is_settled(&self) -> bool {
+        self.data.get("status").and_then(Value::as_str) == Some("SUCCESS")
+    }
+
+    /// An amount in the answer.
+    pub(super) fn money(&self, field: &str) -> Option<Money> {
+        Money::parse(&self.data.get(field)?.to_string()).ok()
+    }
+
+    /// The items of a list.
+    pub(super) fn items(&self) -> &[Value] {
+        self.data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// An id in the answer.
     pub(super) fn id<I: TryFrom<i64>>(&self, field: &str) -> Option<I> {
         I::try_from(self.data.get(field)?.as_i64()?).ok()
@@ -62,13 +90,15 @@ pub(super) struct Unanswered {
     why: String,
 }
 
-/// What the gateway reports about a payment.
+/// What an order names beside money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Report {
-    /// The money has arrived.
-    Success,
-    /// It has not.
-    Failed,
+pub(super) struct Named {
+    /// A coupon.
+    pub(super) coupon: Option<CouponId>,
+    /// So much of the wallet.
+    pub(super) wallet: Money,
+    /// So many points.
+    pub(super) points: Points,
 }
 
 /// A client with a token for everybody.
@@ -79,6 +109,8 @@ pub(super) struct Api {
     gateway: Webhook,
     /// Each request that creates or moves something has a key of its own.
     keys: AtomicU64,
+    /// A request waits for one of these: those who wait for their turn hold up nobody.
+    lines: Semaphore,
 }
 
 impl Api {
@@ -108,6 +140,7 @@ impl Api {
             gateway: Webhook::new(secrets.gateway.reveal())
                 .map_err(|error| refused("gateway.secret", error.to_string()))?,
             keys: AtomicU64::new(1),
+            lines: Semaphore::new(LINES),
         })
     }
 
@@ -127,43 +160,28 @@ impl Api {
     }
 
     /// Places an order.
-    pub(super) async fn order(&self, buyer: UserId, product: ProductId) -> Result<Answer, Unanswered> {
-        self.post(buyer, "/api/v1/orders", &json!({"productId": product})).await
+    pub(super) async fn order(
+        &self,
+        buyer: UserId,
+        product: ProductId,
+        named: Named,
+    ) -> Result<Answer, Unanswered> {
+        let mut body = json!({"productId": product});
+        if let Some(coupon) = named.coupon {
+            body["couponId"] = json!(coupon);
+        }
+        if named.wallet > Money::ZERO {
+            body["walletAmount"] = json!(named.wallet);
+        }
+        if named.points > Points::ZERO {
+            body["points"] = json!(named.points);
+        }
+        self.post(buyer, "/api/v1/orders", &body).await
     }
 
     /// Starts the payment of an order.
     pub(super) async fn pay(&self, buyer: UserId, order: OrderId) -> Result<Answer, Unanswered> {
         self.post(buyer, &format!("/api/v1/orders/{order}/payments"), &json!({"paymentMethod": "card"})).await
-    }
-
-    /// The gateway reports, signed.
-    pub(super) async fn report(
-        &self,
-        payment: PaymentId,
-        amount: Money,
-        report: Report,
-    ) -> Result<Answer, Unanswered> {
-        let result = match report {
-            Report::Success => "SUCCESS",
-            Report::Failed => "FAILED",
-        };
-        let body = json!({
-            "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": result, "amount": amount,
-        })
-        .to_string();
-        let path = "/api/v1/payments/callback";
-        let (id, now) = (format!("msg-{payment}"), SystemClock.now().timestamp());
-        let signature = self
-            .gateway
-            .sign(&id, now, body.as_bytes())
-            .map_err(|error| Unanswered { what: path.to_owned(), why: error.to_string() })?;
-        let signed = [
-            ("webhook-id", id),
-            ("webhook-timestamp", now.to_string()),
-            ("webhook-signature", signature),
-            ("content-type", "application/json".to_owned()),
-        ];
-        self.send(Method::POST, path, &signed, body).await
     }
 
     /// The seller ships.
@@ -182,22 +200,14 @@ impl Api {
         self.post(buyer, &format!("/api/v1/orders/{order}/cancel"), &json!({})).await
     }
 
-    /// The dead letters that nobody has decided about.
-    pub(super) async fn dead_letters(&self, operator: UserId) -> Result<Answer, Unanswered> {
-        let path = "/api/v1/ops/dead-letters?status=OPEN&limit=100";
-        let token = [("authorization", format!("Bearer {}", self.token(operator)))];
-        self.send(Method::GET, path, &token, String::new()).await
-    }
-
-    /// The operator gives dead letters up.
-    pub(super) async fn discard(
+    /// Somebody wants a paid order paid back.
+    pub(super) async fn refund(
         &self,
-        operator: UserId,
-        keys: &[&str],
+        who: UserId,
+        order: OrderId,
         reason: &str,
     ) -> Result<Answer, Unanswered> {
-        let body = json!({"eventIds": keys, "reason": reason});
-        self.post(operator, "/api/v1/ops/dead-letters/discard", &body).await
+        self.post(who, &format!("/api/v1/orders/{order}/refunds"), &json!({"reason": reason})).await
     }
 
     async fn post(&self, user: UserId, path: &str, body: &Value) -> Result<Answer, Unanswered> {
@@ -208,6 +218,11 @@ impl Api {
             ("x-idempotency-key", format!("demo-{key}")),
         ];
         self.send(Method::POST, path, &headers, body.to_string()).await
+    }
+
+    async fn get(&self, user: UserId, path: &str) -> Result<Answer, Unanswered> {
+        let token = [("authorization", format!("Bearer {}", self.token(user)))];
+        self.send(Method::GET, path, &token, String::new()).await
     }
 
     async fn send(
@@ -223,6 +238,7 @@ impl Api {
             request = request.header(*name, value);
         }
         let request = request.body(Full::from(body)).map_err(|error| unanswered(error.to_string()))?;
+        let _line = self.lines.acquire().await.map_err(|error| unanswered(error.to_string()))?;
         let exchange = async {
             let response = self.http.request(request).await.map_err(|error| error.to_string())?;
             let status = response.status().as_u16();

@@ -38,8 +38,13 @@ impl Day<'_> {
     pub(super) async fn play(&self, plan: &Plan) -> Result<Account, Spared> {
         let progress = &self.market.progress;
         self.mishaps.spoil(plan.spoiled);
+        progress.phase("giving to the buyers", plan.gifts.count());
+        let coupons = self.market.give(&plan.gifts).await;
         progress.phase("opening the market", plan.deals.len() + 1);
         let mut offers = self.market.list_all([vec![plan.lamp.clone()], plan.deals.clone()].concat()).await;
+        for offer in &mut offers {
+            offer.coupon = offer.deal.asked.coupon.and_then(|place| coupons.get(&place).copied());
+        }
         // Without a lamp there is no rush, and the verdict says so.
         let lamp = (offers.first().is_some_and(|offer| offer.deal == plan.lamp)).then(|| offers.remove(0));
         let (before, meanwhile, after) = parts(offers);
@@ -54,6 +59,8 @@ impl Day<'_> {
         self.outage(meanwhile).await?;
         progress.phase("trading goes on", after.len());
         self.market.trade(after, Pace::Full).await;
+        progress.phase("paying back", 0);
+        self.market.pay_back_all().await;
         progress.phase("closing", 0);
         wait(Until::Closed, self.app, self.store, progress).await?;
         progress.phase("settling", 0);
@@ -82,12 +89,10 @@ impl Day<'_> {
 
     /// The operator looks at what died, and says why it did.
     async fn explain(&self, plan: &Plan) {
-        let Market { api, journal, progress } = self.market;
+        let Market { api, journal, progress, .. } = self.market;
         let listed = acknowledged("dead letters", api.dead_letters(plan.operator).await);
         let items = match listed {
-            Ok(answer) => {
-                answer.data.get("items").and_then(|items| items.as_array().cloned()).unwrap_or_default()
-            }
+            Ok(answer) => answer.items().to_vec(),
             Err(odd) => return journal.note(|account| account.odd.push(odd)),
         };
         let text = |item: &serde_json::Value, field: &str| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::EventId;
+use handover_domain::{EventId, RefundStatus};
 use serde::Serialize;
 
 use super::books::Books;
@@ -25,6 +25,16 @@ pub(super) struct Figures {
     pub(super) events: usize,
     /// Effects.
     pub(super) effects: usize,
+    /// Orders that named assets.
+    pub(super) orders_with_assets: usize,
+    /// Operations on coupons, wallets and points, those of operators left out.
+    pub(super) asset_operations: usize,
+    /// Requests made again because assets were not locked yet.
+    pub(super) asked_again: usize,
+    /// Refunds that succeeded.
+    pub(super) refunds: usize,
+    /// And those that failed.
+    pub(super) failed_refunds: usize,
     /// How long all of it took, in seconds.
     pub(super) seconds: f64,
 }
@@ -57,6 +67,11 @@ impl Figures {
             commit_to_effect_p99_ms: percentile(&waits, 99),
             events: books.events.len(),
             effects: effects.len(),
+            orders_with_assets: books.orders.values().filter(|order| !order.assets.is_empty()).count(),
+            asset_operations: books.assets.on_assets().count(),
+            asked_again: told.asked_again,
+            refunds: refunds(books, RefundStatus::Success),
+            failed_refunds: refunds(books, RefundStatus::Failed),
             seconds: rounded(took.as_secs_f64()),
         }
     }
@@ -64,12 +79,17 @@ impl Figures {
     /// In a line.
     pub(super) fn line(&self) -> String {
         format!(
-            "{:.0} orders/s; commit to effect p50 {} ms, p99 {} ms; {} events, {} effects; {:.1} s in all",
+            "{:.0} orders/s; commit to effect p50 {} ms, p99 {} ms; {} events, {} effects; {} orders with assets, \
+             {} operations on them; {} refunds, {} failed; {:.1} s in all",
             self.orders_per_second,
             self.commit_to_effect_p50_ms,
             self.commit_to_effect_p99_ms,
             self.events,
             self.effects,
+            self.orders_with_assets,
+            self.asset_operations,
+            self.refunds,
+            self.failed_refunds,
             self.seconds,
         )
     }
@@ -81,7 +101,12 @@ fn effects(books: &Books) -> Vec<(&EventId, DateTime<Utc>)> {
     let shipments = books.shipments.iter().map(|row| (&row.event_id, row.at));
     let notifications = books.notifications.iter().map(|row| (&row.event_id, row.at));
     let credit = books.credit_changes.iter().map(|row| (&row.event_id, row.at));
-    listings.chain(shipments).chain(notifications).chain(credit).collect()
+    let assets = books.assets.on_assets().filter_map(|row| Some((row.event_id.as_ref()?, row.at)));
+    listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
+}
+
+fn refunds(books: &Books, status: RefundStatus) -> usize {
+    books.assets.refunds.values().flatten().filter(|refund| refund.status == status).count()
 }
 
 /// The smallest value that so many of a hundred do not exceed (nearest rank); 0 of none.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use handover_domain::{OrderId, ProductId, UserId};
 
+use super::plan::Cover;
+
 /// The last step of an order that was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
@@ -19,6 +21,12 @@ pub(super) enum Step {
     Completed,
     /// The buyer cancelled it.
     Cancelled,
+    /// The gateway's report that its payment failed was taken, which ends it.
+    PaymentFailed,
+    /// The report that the money has arrived was taken after the buyer had cancelled it.
+    PaidTooLate,
+    /// The gateway's report that the money is back was taken.
+    Refunded,
 }
 
 /// An order as its client knows it.
@@ -32,6 +40,8 @@ pub(super) struct Told {
     pub(super) seller: UserId,
     /// The last step that was acknowledged.
     pub(super) step: Step,
+    /// Whether its buyer has the assets that it names.
+    pub(super) cover: Cover,
 }
 
 /// How the rush for the lamp ended.
@@ -56,6 +66,8 @@ pub(super) struct Account {
     pub(super) rush: Rush,
     /// Steps that came after the deadline of their order, and were refused for it.
     pub(super) late: usize,
+    /// Requests that were made again because the assets of their order were not locked yet.
+    pub(super) asked_again: usize,
     /// Answers that no rule explains.
     pub(super) odd: Vec<String>,
     /// How long orders were placed at full speed, and how many that were.

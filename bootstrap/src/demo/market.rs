@@ -1,19 +1,22 @@
 //! The people of the market: what they ask of the API, and what they note of its answers.
 
+mod gifts;
+mod life;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handover_application::ports::Clock;
-use handover_domain::{OrderId, PaymentId, ProductId, UserId};
+use handover_domain::{CouponId, OrderId, ProductId, UserId};
 use handover_system::SystemClock;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::client::{Answer, Api, Report, Unanswered};
+use super::client::{Answer, Api, Named, Unanswered};
 use super::journal::{Journal, Step, Told};
-use super::plan::{Deal, Fate};
+use super::plan::Deal;
 use crate::progress::Progress;
 
 /// How many people act at a time.
@@ -26,6 +29,14 @@ pub(super) struct Offer {
     pub(super) deal: Deal,
     /// Its product.
     pub(super) product: ProductId,
+    /// The coupon that its order names.
+    pub(super) coupon: Option<CouponId>,
+}
+
+impl Offer {
+    fn named(&self) -> Named {
+        Named { coupon: self.coupon, wallet: self.deal.asked.wallet, points: self.deal.asked.points }
+    }
 }
 
 /// How fast orders are placed.
@@ -42,6 +53,8 @@ pub(super) enum Pace {
 pub(super) struct Market {
     /// Its client.
     pub(super) api: Arc<Api>,
+    /// Who gives and pays back.
+    pub(super) operator: UserId,
     /// What it was told.
     pub(super) journal: Arc<Journal>,
     /// How far it is.
@@ -53,7 +66,7 @@ impl Market {
     pub(super) async fn list_all(&self, deals: Vec<Deal>) -> Vec<Offer> {
         let listed = self.each(deals, Pace::Full, |market, deal| async move {
             let product = market.list(deal.seller, &deal).await?;
-            Some(Offer { deal, product })
+            Some(Offer { deal, product, coupon: None })
         });
         listed.await
     }
@@ -90,10 +103,11 @@ impl Market {
         let start = Arc::new(Barrier::new(crowd.len()));
         let mut buyers = JoinSet::new();
         for buyer in crowd.iter().copied() {
-            let (market, start, product) = (self.clone(), Arc::clone(&start), offer.product);
+            let (market, start) = (self.clone(), Arc::clone(&start));
+            let (product, named) = (offer.product, offer.named());
             buyers.spawn(async move {
                 start.wait().await;
-                (buyer, market.api.order(buyer, product).await)
+                (buyer, market.api.order(buyer, product, named).await)
             });
         }
         self.journal.note(|account| account.rush.lamp = Some(offer.product));
@@ -115,7 +129,7 @@ impl Market {
     }
 
     async fn play(&self, offer: &Offer) -> Option<()> {
-        let answered = self.api.order(offer.deal.buyer, offer.product).await;
+        let answered = self.api.order(offer.deal.buyer, offer.product, offer.named()).await;
         let order = self.placed(offer, answered)?;
         self.go_on(&offer.deal, order).await
     }
@@ -123,56 +137,12 @@ impl Market {
     fn placed(&self, offer: &Offer, answered: Result<Answer, Unanswered>) -> Option<OrderId> {
         let answer = self.acknowledged("order", answered)?;
         let order = self.expected(answer.id("orderId"), "orderId", &answer)?;
-        let Deal { seller, buyer, .. } = offer.deal;
-        let told = Told { product: offer.product, buyer, seller, step: Step::Placed };
+        let Deal { seller, buyer, asked, .. } = offer.deal;
+        let told = Told { product: offer.product, buyer, seller, step: Step::Placed, cover: asked.cover };
         self.journal.note(|account| {
             account.orders.insert(order, told);
         });
         Some(order)
-    }
-
-    /// What happens to the order after it was placed.
-    async fn go_on(&self, deal: &Deal, order: OrderId) -> Option<()> {
-        match deal.fate {
-            Fate::LeftAlone => Some(()),
-            Fate::Cancelled => {
-                self.in_time("cancel", self.api.cancel(deal.buyer, order).await)?;
-                self.journal.step(order, Step::Cancelled);
-                Some(())
-            }
-            Fate::Paid => self.pay(deal, order, Report::Success).await,
-            Fate::PaidAtSecondTry => {
-                self.pay(deal, order, Report::Failed).await?;
-                self.pay(deal, order, Report::Success).await
-            }
-            Fate::Shipped => {
-                self.pay(deal, order, Report::Success).await?;
-                self.ship(deal, order).await
-            }
-            Fate::Completed => {
-                self.pay(deal, order, Report::Success).await?;
-                self.ship(deal, order).await?;
-                self.in_time("complete", self.api.complete(deal.buyer, order).await)?;
-                self.journal.step(order, Step::Completed);
-                Some(())
-            }
-        }
-    }
-
-    async fn pay(&self, deal: &Deal, order: OrderId, report: Report) -> Option<()> {
-        let started = self.in_time("pay", self.api.pay(deal.buyer, order).await)?;
-        let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", &started)?;
-        self.in_time("report", self.api.report(payment, deal.price, report).await)?;
-        if report == Report::Success {
-            self.journal.step(order, Step::Paid);
-        }
-        Some(())
-    }
-
-    async fn ship(&self, deal: &Deal, order: OrderId) -> Option<()> {
-        self.in_time("ship", self.api.ship(deal.seller, order).await)?;
-        self.journal.step(order, Step::Shipped);
-        Some(())
     }
 
     /// The answer, if it acknowledges; refused for being late is no fault.
@@ -214,7 +184,12 @@ impl Market {
     {
         let (items, next, begun) = (Arc::new(items), Arc::new(AtomicUsize::new(0)), Instant::now());
         let mut people = JoinSet::new();
-        for _ in 0..AT_A_TIME {
+        let people_at_a_time = match pace {
+            Pace::Full => AT_A_TIME,
+            // Nobody waits for another: whoever cannot go on while the broker is away waits until it is back.
+            Pace::Over(_) => items.len(),
+        };
+        for _ in 0..people_at_a_time {
             let (market, items, next) = (self.clone(), Arc::clone(&items), Arc::clone(&next));
             people.spawn(async move {
                 let mut done = Vec::new();

@@ -158,6 +158,7 @@ impl Demo<'_> {
         let api = Arc::new(Api::sign_in(address, secrets, &plan.users(), plan.operator)?);
         let market = Market {
             api: Arc::clone(&api),
+            operator: plan.operator,
             journal: Arc::<Journal>::default(),
             progress: self.progress.clone(),
         };

@@ -1,8 +1,12 @@
-//! What is going to happen on the day: who sells what to whom, and how each order goes on.
+//! What is going to happen on the day: who sells what to whom, what it is paid with, and how each order goes on.
+
+mod wishes;
 
 use handover_domain::{IdError, Money, UserId};
 
 use super::dice::Dice;
+pub(super) use wishes::{Asked, Cover, Gifts, Voucher};
+use wishes::{Wish, arrange};
 
 /// Users who buy and sell: 1 to 50.
 pub(super) const USERS: i64 = 50;
@@ -12,7 +16,10 @@ pub(super) const CROWD: i64 = 64;
 const CROWD_FROM: i64 = 1_001;
 /// Who sells the lamp.
 const LAMP_SELLER: i64 = 1_000;
-/// Who looks at the dead letters.
+/// Who asks for more than they have: 901 to 905.
+const POOR: i64 = 5;
+const POOR_FROM: i64 = 901;
+/// Who gives, pays back and looks at the dead letters.
 const OPERATOR: i64 = 9_000;
 
 const GOODS: [&str; 12] = [
@@ -32,6 +39,8 @@ const GOODS: [&str; 12] = [
 /// Prices are drawn from 1.00 to 500.00.
 const CHEAPEST_MINOR: i64 = 100;
 const PRICES: usize = 49_901;
+/// Of so many orders the gateway reports everything about one twice.
+const REPORTED_TWICE: usize = 4;
 /// The lamp costs 88.50.
 const LAMP_MINOR: i64 = 8_850;
 
@@ -50,20 +59,49 @@ pub(super) enum Fate {
     Cancelled,
     /// Nobody ever pays.
     LeftAlone,
+    /// The payment fails, and with it the order, which names assets.
+    PaymentFailed,
+    /// The buyer cancels while the payment is on its way.
+    PaidTooLate,
+    /// Paid, and paid back.
+    Refunded,
+    /// Paid; the first refund fails, and the operator asks again.
+    RefundedAtSecondTry,
 }
 
-/// The shares, of ten. Whatever a small day leaves out comes last here.
-const SHARES: [Fate; 10] = [
-    Fate::Completed,
-    Fate::Cancelled,
-    Fate::LeftAlone,
-    Fate::PaidAtSecondTry,
-    Fate::Shipped,
-    Fate::Paid,
-    Fate::Completed,
-    Fate::Completed,
-    Fate::Cancelled,
-    Fate::Paid,
+/// The shares, of thirty: how orders go on, and what they name. Whatever a small day leaves out comes last here.
+const SHARES: [(Fate, Wish); 30] = [
+    (Fate::Completed, Wish::Mixed),
+    (Fate::Cancelled, Wish::Nothing),
+    (Fate::LeftAlone, Wish::Nothing),
+    (Fate::PaidAtSecondTry, Wish::Nothing),
+    (Fate::Shipped, Wish::Nothing),
+    (Fate::Refunded, Wish::Mixed),
+    (Fate::PaidTooLate, Wish::Nothing),
+    (Fate::Paid, Wish::TooMuch),
+    (Fate::Paid, Wish::Nothing),
+    (Fate::RefundedAtSecondTry, Wish::Nothing),
+    (Fate::Completed, Wish::Nothing),
+    (Fate::Completed, Wish::Whole),
+    // One of the two gets the coupon, so the way of both is the same.
+    (Fate::Completed, Wish::Shared),
+    (Fate::Completed, Wish::Shared),
+    (Fate::PaymentFailed, Wish::Coupon),
+    (Fate::Cancelled, Wish::Wallet),
+    (Fate::Paid, Wish::Nothing),
+    (Fate::Completed, Wish::Nothing),
+    (Fate::LeftAlone, Wish::Points),
+    (Fate::Shipped, Wish::Nothing),
+    (Fate::Completed, Wish::Nothing),
+    (Fate::Paid, Wish::Nothing),
+    (Fate::Refunded, Wish::Whole),
+    (Fate::Cancelled, Wish::Nothing),
+    (Fate::Completed, Wish::Nothing),
+    (Fate::RefundedAtSecondTry, Wish::Points),
+    (Fate::Paid, Wish::Nothing),
+    (Fate::LeftAlone, Wish::Nothing),
+    (Fate::PaidAtSecondTry, Wish::Nothing),
+    (Fate::Completed, Wish::Nothing),
 ];
 
 /// One thing that is going to be sold.
@@ -79,6 +117,17 @@ pub(super) struct Deal {
     pub(super) price: Money,
     /// How the order goes on.
     pub(super) fate: Fate,
+    /// What it names beside money.
+    pub(super) asked: Asked,
+    /// Whether the gateway reports everything about it twice.
+    pub(super) reported_twice: bool,
+}
+
+impl Deal {
+    /// Whether its order is certain to be paid in time.
+    fn is_paid(&self) -> bool {
+        self.fate.is_paid() && self.asked.cover == Cover::Enough
+    }
 }
 
 /// A whole day.
@@ -92,7 +141,11 @@ pub(super) struct Plan {
     pub(super) lamp: Deal,
     /// Who wants the lamp.
     pub(super) crowd: Vec<UserId>,
-    /// Who looks at the dead letters.
+    /// Who asks for more than they have.
+    poor: Vec<UserId>,
+    /// What is given before the day begins.
+    pub(super) gifts: Gifts,
+    /// Who gives, pays back and looks at the dead letters.
     pub(super) operator: UserId,
     /// The how-manieth payment is the one whose message is spoiled on its way.
     pub(super) spoiled: u64,
@@ -103,9 +156,11 @@ impl Plan {
     pub(super) fn draw(seed: u64, orders: usize) -> Result<Plan, Unplannable> {
         let dice = Dice::new(seed);
         let users = numbered(1, USERS)?;
-        let mut fates: Vec<Fate> = SHARES.into_iter().cycle().take(orders.saturating_sub(1)).collect();
-        dice.shuffle(&mut fates);
-        let deals = fates
+        let poor = numbered(POOR_FROM, POOR)?;
+        let mut ways: Vec<(Fate, Wish)> = SHARES.into_iter().cycle().take(orders.saturating_sub(1)).collect();
+        dice.shuffle(&mut ways);
+        let (fates, wishes): (Vec<Fate>, Vec<Wish>) = ways.into_iter().unzip();
+        let mut deals = fates
             .into_iter()
             .enumerate()
             .map(|(number, fate)| {
@@ -121,10 +176,13 @@ impl Plan {
                     title: format!("{title} no. {}", number + 1),
                     price: Money::from_minor(minor).map_err(|_| Unplannable)?,
                     fate,
+                    asked: Asked::NOTHING,
+                    reported_twice: dice.below(REPORTED_TWICE) == 0,
                 })
             })
             .collect::<Result<Vec<Deal>, Unplannable>>()?;
-        let paid = deals.iter().filter(|deal| deal.fate.is_paid()).count();
+        let gifts = arrange(&mut deals, &wishes, &poor, &dice)?;
+        let paid = deals.iter().filter(|deal| deal.is_paid()).count();
         let crowd = numbered(CROWD_FROM, CROWD)?;
         let lamp = Deal {
             seller: LAMP_SELLER.try_into()?,
@@ -132,12 +190,16 @@ impl Plan {
             title: "The only lamp of its kind".to_owned(),
             price: Money::from_minor(LAMP_MINOR).map_err(|_| Unplannable)?,
             fate: Fate::Completed,
+            asked: Asked::NOTHING,
+            reported_twice: true,
         };
         Ok(Plan {
             users,
             deals,
             lamp,
             crowd,
+            poor,
+            gifts,
             operator: OPERATOR.try_into()?,
             spoiled: 1 + u64::try_from(dice.below(paid.div_ceil(4))).unwrap_or_default(),
         })
@@ -145,7 +207,7 @@ impl Plan {
 
     /// Everybody who may buy or sell.
     pub(super) fn users(&self) -> Vec<UserId> {
-        [self.users.as_slice(), &self.crowd, &[self.lamp.seller]].concat()
+        [self.users.as_slice(), &self.crowd, &self.poor, &[self.lamp.seller]].concat()
     }
 }
 
@@ -153,8 +215,13 @@ impl Fate {
     /// Whether money arrives.
     fn is_paid(self) -> bool {
         match self {
-            Fate::Completed | Fate::Shipped | Fate::Paid | Fate::PaidAtSecondTry => true,
-            Fate::Cancelled | Fate::LeftAlone => false,
+            Fate::Completed
+            | Fate::Shipped
+            | Fate::Paid
+            | Fate::PaidAtSecondTry
+            | Fate::Refunded
+            | Fate::RefundedAtSecondTry => true,
+            Fate::Cancelled | Fate::LeftAlone | Fate::PaymentFailed | Fate::PaidTooLate => false,
         }
     }
 }
@@ -175,59 +242,4 @@ fn numbered(first: i64, count: i64) -> Result<Vec<UserId>, Unplannable> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::*;
-
-    #[test]
-    fn the_same_seed_plans_the_same_day() {
-        assert_eq!(Plan::draw(3, 200), Plan::draw(3, 200));
-        assert_ne!(Plan::draw(3, 200), Plan::draw(4, 200));
-    }
-
-    #[test]
-    fn the_shares_are_fixed_and_the_smallest_day_has_every_kind() {
-        for seed in 0..50 {
-            let small = Plan::draw(seed, 10).unwrap();
-            assert_eq!(small.deals.len(), 9, "the tenth is the lamp's");
-            let kinds: BTreeSet<Fate> = small.deals.iter().map(|deal| deal.fate).collect();
-            assert_eq!(kinds.len(), 6, "{kinds:?}");
-        }
-        let mut counts = BTreeMap::new();
-        for deal in Plan::draw(1, 1_001).unwrap().deals {
-            *counts.entry(deal.fate).or_insert(0) += 1;
-        }
-        let expected = [
-            (Fate::Completed, 300),
-            (Fate::Shipped, 100),
-            (Fate::Paid, 200),
-            (Fate::PaidAtSecondTry, 100),
-            (Fate::Cancelled, 200),
-            (Fate::LeftAlone, 100),
-        ];
-        assert_eq!(counts, BTreeMap::from(expected));
-    }
-
-    #[test]
-    fn nobody_buys_from_themselves_and_the_crowd_is_nobody_else() {
-        for seed in 0..20 {
-            let plan = Plan::draw(seed, 500).unwrap();
-            assert!(plan.deals.iter().all(|deal| deal.seller != deal.buyer));
-            assert!(plan.deals.iter().all(|deal| deal.seller.get() <= USERS && deal.buyer.get() <= USERS));
-            assert_eq!(plan.crowd.len(), 64);
-            assert!(plan.crowd.iter().all(|buyer| buyer.get() > USERS && *buyer != plan.lamp.seller));
-        }
-    }
-
-    #[test]
-    fn the_spoiled_payment_is_among_the_first_that_are_made() {
-        for seed in 0..200 {
-            for orders in [10, 11, 50, 200] {
-                let plan = Plan::draw(seed, orders).unwrap();
-                let paid = plan.deals.iter().filter(|deal| deal.fate.is_paid()).count();
-                assert!((1..=paid.div_ceil(4)).contains(&usize::try_from(plan.spoiled).unwrap()));
-            }
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,8 @@
 //!
 //! Whatever an effect or a row could suffer from a bug is done here through the ports the service itself writes by.
 
+mod assets;
+
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -13,10 +15,12 @@ use handover_application::ports::{
 use handover_application::topology::FULFILLMENT_QUEUE;
 use handover_application::{App, BoxFuture, with_tx};
 use handover_domain::{
-    ConsumeStatus, EventBody, EventType, MAX_ID, Order, OrderId, OrderStatus, ProductAction, TenantId, UserId,
+    ConsumeStatus, EventBody, EventType, HoldStatus, MAX_ID, Order, OrderId, OrderStatus, ProductAction,
+    TenantId, UserId,
 };
 
 use crate::cli::Break;
+use assets::Owed;
 
 const TENANT: TenantId = TenantId::DEFAULT;
 /// Rows looked through for one to break.
@@ -85,6 +89,14 @@ impl Job {
                 (Break::SecondBuyer, Moment::End) => self.second_buyer(unit).await,
                 (Break::OpenLetter, Moment::End) => self.open_letter(unit).await,
                 (Break::SpendAttempt, Moment::End) => self.spend_attempt(unit).await,
+                (Break::Unbalance, Moment::End) => assets::unbalance(unit).await,
+                (Break::DriftBalance, Moment::End) => self.drift_balance(unit).await,
+                (Break::LeaveHold, Moment::End) => self.end_hold(unit, HoldStatus::Frozen).await,
+                (Break::ReleaseHold, Moment::End) => self.end_hold(unit, HoldStatus::Released).await,
+                (Break::ReuseCoupon, Moment::End) => self.reuse_coupon(unit).await,
+                (Break::EarnTwice, Moment::End) => self.earn_twice(unit).await,
+                (Break::RefundTwice, Moment::End) => self.pay_out_again(unit, Owed::ByBuyer).await,
+                (Break::LateTwice, Moment::End) => self.pay_out_again(unit, Owed::Late).await,
                 (
                     Break::LoseEffect
                     | Break::DoubleEffect
@@ -94,7 +106,15 @@ impl Job {
                     | Break::FreeProduct
                     | Break::SecondBuyer
                     | Break::OpenLetter
-                    | Break::SpendAttempt,
+                    | Break::SpendAttempt
+                    | Break::Unbalance
+                    | Break::DriftBalance
+                    | Break::LeaveHold
+                    | Break::ReleaseHold
+                    | Break::ReuseCoupon
+                    | Break::EarnTwice
+                    | Break::RefundTwice
+                    | Break::LateTwice,
                     Moment::Outage(_) | Moment::End,
                 ) => Ok(()),
             }

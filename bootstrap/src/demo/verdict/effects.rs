@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 
 use handover_application::ports::{ListingChangeKind, OrderSide, OutboxRow};
 use handover_domain::{
-    CreditCounts, CreditStep, EventBody, EventId, EventType, OrderFacts, OrderId, OrderStatus, UserId,
+    Asset, CreditCounts, CreditStep, EventBody, EventId, EventType, OperationKind, OrderFacts, OrderId,
+    OrderStatus, UserId,
 };
 
+use super::super::books::Books;
+use super::holds::is_buried;
 use super::{Against, Evidence, Promise, promise};
+
+/// Who pays so much in money earns a point.
+const A_POINT_MINOR: i64 = 100;
 
 /// One effect: what it is, on whom, and the event that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +34,7 @@ enum Kind {
     CreditCompleted,
     CreditCancelled,
     CreditTimedOut,
+    OnAsset(OperationKind, Asset),
 }
 
 impl Kind {
@@ -60,7 +67,7 @@ pub(super) fn once(evidence: &Evidence<'_>) -> Promise {
     let mut against = Against::default();
     let mut due: Vec<Effect<'_>> = Vec::new();
     for event in &books.events {
-        match due_of(event) {
+        match due_of(books, event) {
             Some(effects) => due.extend(effects),
             None => against.add(|| format!("{} {}, which cannot be read", event.event_type, event.event_id)),
         }
@@ -87,14 +94,32 @@ fn said(effect: &Effect<'_>) -> String {
 }
 
 /// What an event has to leave behind; `None` for one that cannot be read.
-fn due_of(row: &OutboxRow) -> Option<Vec<Effect<'_>>> {
+fn due_of<'a>(books: &Books, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
     let event_type: EventType = row.event_type.parse().ok()?;
     let payload = serde_json::from_str(&row.payload).ok()?;
     let effect =
         |order: &OrderFacts, kind, of| Effect { event: &row.event_id, order: order.order_id, kind, of };
+    let on_assets = |order: &OrderFacts, kind: OperationKind| -> Vec<Effect<'a>> {
+        let held = held(books, order.order_id).into_iter();
+        held.map(|asset| effect(order, Kind::OnAsset(kind, asset), order.buyer_id)).collect()
+    };
+    let on_points = |order: &OrderFacts, kind: OperationKind| {
+        effect(order, Kind::OnAsset(kind, Asset::Points), order.buyer_id)
+    };
     Some(match EventBody::parse(event_type, &payload).ok()? {
-        EventBody::OrderCreated(body) => vec![effect(&body.order, Kind::Occupied, body.order.seller_id)],
-        EventBody::OrderPaid(body) => vec![effect(&body.order, Kind::Shipment, body.order.seller_id)],
+        EventBody::OrderCreated(body) => {
+            let mut due = on_assets(&body.order, OperationKind::Freeze);
+            due.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
+            due
+        }
+        EventBody::OrderPaid(body) => {
+            let mut due = on_assets(&body.order, OperationKind::Commit);
+            if body.amount.minor() >= A_POINT_MINOR {
+                due.push(on_points(&body.order, OperationKind::Earn));
+            }
+            due.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
+            due
+        }
         EventBody::OrderStatusChanged(body) => {
             let told = [(Kind::ToldBuyer, body.order.buyer_id), (Kind::ToldSeller, body.order.seller_id)];
             let completed = (body.new_status == OrderStatus::Completed)
@@ -104,9 +129,18 @@ fn due_of(row: &OutboxRow) -> Option<Vec<Effect<'_>>> {
         EventBody::OrderCancelled(body) => {
             let counted = CreditStep::of_cancellation(body.reason);
             let counted = counted.map(|step| effect(&body.order, Kind::of_step(step), body.order.buyer_id));
-            [effect(&body.order, Kind::Released, body.order.seller_id)].into_iter().chain(counted).collect()
+            let freed = effect(&body.order, Kind::Released, body.order.seller_id);
+            let mut due = on_assets(&body.order, OperationKind::Release);
+            due.extend([freed].into_iter().chain(counted));
+            due
         }
-        EventBody::OrderRefunded(body) => vec![effect(&body.order, Kind::Released, body.order.seller_id)],
+        EventBody::OrderRefunded(body) => {
+            let mut due = on_assets(&body.order, OperationKind::Revert);
+            // Also over nothing: then nothing will be earned any more.
+            due.push(on_points(&body.order, OperationKind::Unearn));
+            due.push(effect(&body.order, Kind::Released, body.order.seller_id));
+            due
+        }
         EventBody::OrderTimeout(_)
         | EventBody::PaymentSucceeded(_)
         | EventBody::PaymentFailed(_)
@@ -114,6 +148,14 @@ fn due_of(row: &OutboxRow) -> Option<Vec<Effect<'_>>> {
         | EventBody::RefundFailed(_)
         | EventBody::InvoiceGenerated(_) => Vec::new(),
     })
+}
+
+/// The assets of an order that were locked for it.
+fn held(books: &Books, order: OrderId) -> Vec<Asset> {
+    let Some(row) = books.orders.get(&order) else { return Vec::new() };
+    let holds = books.assets.holds.get(&order).map(Vec::as_slice).unwrap_or_default();
+    let is_refused = |asset: Asset| holds.iter().any(|hold| hold.asset == asset && is_buried(hold));
+    row.assets.named().filter(|asset| !is_refused(*asset)).collect()
 }
 
 /// Every effect that is there.
@@ -143,7 +185,11 @@ fn all<'a>(evidence: &Evidence<'a>) -> Vec<Effect<'a>> {
         kind: Kind::of_step(row.step),
         of: row.buyer,
     });
-    listings.chain(shipments).chain(notifications).chain(credit).collect()
+    let assets = books.assets.on_assets().filter_map(|row| {
+        let (event, order) = (row.event_id.as_ref()?, row.order?);
+        Some(Effect { event, order, kind: Kind::OnAsset(row.kind, row.asset), of: row.user })
+    });
+    listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
 }
 
 /// The effects of one order at one consumer came in the order of its events.
@@ -159,8 +205,14 @@ pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
         OrderSide::Seller => ("status-sync to the seller", row.order, row.aggregate_seq),
     });
     let credit = books.credit_changes.iter().map(|row| ("buyer-credit", row.order, row.aggregate_seq));
+    let seqs: BTreeMap<&EventId, i64> =
+        books.events.iter().map(|event| (&event.event_id, event.aggregate_seq)).collect();
+    let assets = books
+        .assets
+        .on_assets()
+        .filter_map(|it| Some((it.asset.as_str(), it.order?, *seqs.get(it.event_id.as_ref()?)?)));
     let mut orders = 0;
-    for (consumer, order, seq) in listings.chain(shipments).chain(told).chain(credit) {
+    for (consumer, order, seq) in listings.chain(shipments).chain(told).chain(credit).chain(assets) {
         match last.insert((consumer, order), seq) {
             // One that came twice is another promise.
             Some(earlier) if earlier > seq => {

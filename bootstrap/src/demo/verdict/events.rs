@@ -4,22 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{DeadLetterStatus, OutboxRow};
-use handover_domain::{
-    AggregateType, ConsumeStatus, EventId, EventType, Order, OrderStatus, OutboxStatus, Payment,
-    PaymentStatus,
-};
+use handover_application::ports::DeadLetterStatus;
+use handover_domain::{ConsumeStatus, EventId, EventType, OrderStatus, OutboxStatus};
 
 use super::{Against, Evidence, Promise, promise, seconds};
-
-/// The events of one aggregate, in the order of their rows.
-fn about(events: &[OutboxRow], kind: AggregateType) -> BTreeMap<i64, Vec<&OutboxRow>> {
-    let mut found: BTreeMap<i64, Vec<&OutboxRow>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.aggregate.kind == kind.as_str()) {
-        found.entry(event.aggregate.id).or_default().push(event);
-    }
-    found
-}
 
 /// Each order has one ORDER_CREATED, and no other order is announced.
 pub(super) fn announced(evidence: &Evidence<'_>) -> Promise {
@@ -40,69 +28,6 @@ pub(super) fn announced(evidence: &Evidence<'_>) -> Promise {
         books.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()).count();
     let promised = format!("{} ORDER_CREATED", evidence.terms.orders);
     promise("every order is announced once", promised, format!("{count} ORDER_CREATED"), &against)
-}
-
-/// The events of each order and payment tell its whole way, without a gap.
-pub(super) fn without_gaps(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let (mut against, mut changes) = (Against::default(), 0);
-    let of_orders = about(&books.events, AggregateType::Order);
-    for order in books.orders.values() {
-        let told = of_orders.get(&order.id.get()).map(Vec::as_slice).unwrap_or_default();
-        let told: Vec<(&str, i64)> =
-            told.iter().map(|event| (event.event_type.as_str(), event.aggregate_seq)).collect();
-        let way = way_of(order);
-        changes += way.len();
-        if told != way {
-            against.add(|| format!("order {}, {}: {told:?}", order.id, order.status));
-        }
-    }
-    let of_payments = about(&books.events, AggregateType::Payment);
-    for payment in books.payments.values().flatten() {
-        let told = of_payments.get(&payment.id.get()).map(Vec::as_slice).unwrap_or_default();
-        let told: Vec<(&str, i64)> =
-            told.iter().map(|event| (event.event_type.as_str(), event.aggregate_seq)).collect();
-        let way = way_of_payment(payment);
-        changes += way.len();
-        if told != way {
-            against.add(|| format!("payment {}, {}: {told:?}", payment.id, payment.status));
-        }
-    }
-    let found = format!("{} events", books.events.len());
-    promise("no change without its event", format!("{changes} events"), found, &against)
-}
-
-/// The events of an order that stands there, with their places.
-fn way_of(order: &Order) -> Vec<(&'static str, i64)> {
-    let steps: &[EventType] = match order.status {
-        OrderStatus::Pending => &[],
-        OrderStatus::Paid => &[EventType::OrderPaid],
-        OrderStatus::Shipped => &[EventType::OrderPaid, EventType::OrderStatusChanged],
-        OrderStatus::Completed => {
-            &[EventType::OrderPaid, EventType::OrderStatusChanged, EventType::OrderStatusChanged]
-        }
-        OrderStatus::Cancelled => &[EventType::OrderCancelled],
-        OrderStatus::Refunded => &[EventType::OrderPaid, EventType::OrderRefunded],
-    };
-    // The first change announces the order and its deadline.
-    let begun = [(EventType::OrderCreated, 1), (EventType::OrderTimeout, 1)];
-    let mut way: Vec<(&str, i64)> = begun
-        .into_iter()
-        .chain(steps.iter().copied().zip(2..))
-        .map(|(kind, seq)| (kind.as_str(), seq))
-        .collect();
-    if way.last().is_some_and(|(_, seq)| *seq != order.version) {
-        way.push(("a change that nothing announces", order.version));
-    }
-    way
-}
-
-fn way_of_payment(payment: &Payment) -> Vec<(&'static str, i64)> {
-    match payment.status {
-        PaymentStatus::Processing => Vec::new(),
-        PaymentStatus::Success => vec![(EventType::PaymentSucceeded.as_str(), payment.version)],
-        PaymentStatus::Failed => vec![(EventType::PaymentFailed.as_str(), payment.version)],
-    }
 }
 
 /// The broker confirmed every event.

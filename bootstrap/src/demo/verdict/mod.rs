@@ -5,9 +5,13 @@
 
 mod effects;
 mod events;
+mod holds;
+mod ledger;
 mod orders;
+mod refunds;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -81,12 +85,20 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<Promise> {
         orders::one_lamp(evidence),
         orders::sold_once(evidence),
         events::announced(evidence),
-        events::without_gaps(evidence),
+        ways::without_gaps(evidence),
         events::confirmed(evidence),
         events::settled(evidence),
         effects::once(evidence),
         effects::in_order(evidence),
         effects::credit(evidence),
+        ledger::sums_to_zero(evidence),
+        ledger::balances(evidence),
+        holds::resolved(evidence),
+        holds::as_orders_ended(evidence),
+        holds::coupons(evidence),
+        ledger::earned(evidence),
+        refunds::refunded(evidence),
+        refunds::late(evidence),
         events::repeats(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),

@@ -10,6 +10,7 @@ use handover_domain::{
 };
 
 use super::super::journal::{Step, Told};
+use super::super::plan::Cover;
 use super::{Against, Evidence, Promise, promise, seconds};
 
 /// Every answer was one that the rules explain.
@@ -59,20 +60,25 @@ pub(super) fn states(evidence: &Evidence<'_>) -> Promise {
 
 fn is_as_told(told: &Told, order: &Order, payments: &[Payment]) -> bool {
     let parties = (told.product, told.buyer, told.seller) == (order.product, order.buyer, order.seller);
-    let timed_out =
-        order.status == OrderStatus::Cancelled && order.cancel_reason == Some(CancelReason::Timeout);
+    let is_cancelled = |reason| order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason);
+    let refused = told.cover != Cover::Enough && is_cancelled(CancelReason::AssetLockFailed);
+    // Nobody paid in time, or a lock was refused.
+    let closed = is_cancelled(CancelReason::Timeout) || refused;
     let owed = payments.iter().any(|payment| payment.status == PaymentStatus::Success && payment.refund_due);
+    let covered = told.cover != Cover::TooLittle;
     parties
         && match told.step {
-            // Nobody paid: the deadline closed it.
-            Step::Placed => timed_out,
-            // A payment that came after the deadline is owed back.
-            Step::Paid => (order.status == OrderStatus::Paid && !owed) || (timed_out && owed),
-            Step::Shipped => order.status == OrderStatus::Shipped,
-            Step::Completed => order.status == OrderStatus::Completed,
-            Step::Cancelled => {
-                order.status == OrderStatus::Cancelled && order.cancel_reason == Some(CancelReason::Buyer)
+            Step::Placed => closed,
+            // A payment that came after the order was closed is owed back.
+            Step::Paid => (covered && order.status == OrderStatus::Paid && !owed) || (closed && owed),
+            Step::Shipped => covered && order.status == OrderStatus::Shipped,
+            Step::Completed => covered && order.status == OrderStatus::Completed,
+            Step::Cancelled => is_cancelled(CancelReason::Buyer),
+            Step::PaymentFailed => {
+                is_cancelled(CancelReason::PaymentFailed) || is_cancelled(CancelReason::Timeout)
             }
+            Step::PaidTooLate => is_cancelled(CancelReason::Buyer) && owed,
+            Step::Refunded => order.status == OrderStatus::Refunded && !owed,
         }
 }
 
@@ -106,7 +112,12 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
             against.add(|| format!("order {}, whose {kind} nobody took from its queue", event.aggregate.id));
         }
     }
-    let left = evidence.told.orders.values().filter(|told| told.step == Step::Placed).count();
+    let is_refused = |id: &OrderId| {
+        let order = evidence.books.orders.get(id);
+        order.is_some_and(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed))
+    };
+    let placed = evidence.told.orders.iter().filter(|(_, told)| told.step == Step::Placed);
+    let left = placed.filter(|(id, _)| !is_refused(id)).count();
     let promised = format!("{left} within {} of their deadline", seconds(terms.bound));
     let found = format!("{count}, the last {} after it", seconds(latest));
     promise("unpaid orders are closed in time", promised, found, &against)

@@ -1,23 +1,26 @@
 //! A small day on which every promise was kept, made of the domain's own decisions: what a rule takes away from it or
 //! adds to it is the only thing wrong.
 
+mod assets;
+mod effects;
+
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    BuyerCredit, ConsumeRecord, Consumed, CreditChange, DeadLetter, DeadLetterStatus, EventMetadata,
-    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Notification, OrderSide, OutboxRow,
+    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, ListingEntry, OutboxRow,
 };
 use handover_application::topology::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
-    AggregateRef, AskedAssets, CancelCause, ConsumeStatus, CreditStep, Currency, EventBody, EventType, Money,
-    NewOrder, Order, OrderAction, OrderActor, OrderId, OutboxStatus, Payment, PaymentResult, PaymentStatus,
-    PointsRules, Product, ProductAction, ProductStatus, Settlement, Shipment, TenantId, UserId,
+    AggregateRef, CancelCause, ConsumeStatus, Currency, EventBody, EventType, Money, NewOrder, Order,
+    OrderAction, OrderActor, OutboxStatus, Payment, PaymentResult, PaymentStatus, PointsRules, Product,
+    ProductAction, ProductStatus, RefundId, RefundResult, Settlement, Shipment, TenantId, UserId,
 };
 
 use super::super::super::books::Books;
 use super::super::super::journal::{Account, Step, Told};
 use super::super::super::mishaps::{Happened, Spoiled, Way, Ways};
+use super::super::super::plan::Cover;
 use super::super::{Evidence, Promise, Taker, Terms, judge};
 
 /// The order of the lamp.
@@ -30,6 +33,13 @@ pub(super) const CANCELLED: i64 = 5;
 pub(super) const TIMED_OUT: i64 = 6;
 /// The first payment failed, the second succeeded.
 pub(super) const PAID_LATER: i64 = 7;
+/// Orders that name a coupon, wallet and points: paid, and refunded at the second try.
+pub(super) const HELD: i64 = 8;
+pub(super) const REFUNDED: i64 = 9;
+/// One that names more than its buyer has.
+pub(super) const REFUSED: i64 = 10;
+/// Cancelled before the money came, which went back.
+pub(super) const PAID_TOO_LATE: i64 = 11;
 
 /// The event whose messages came twice, and the one that was sent twice.
 pub(super) const COPIED: i64 = 1;
@@ -50,7 +60,7 @@ impl SmallDay {
     pub(super) fn kept() -> SmallDay {
         let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
         let takers = [
-            ("inventory", vec!["ORDER_CREATED", "ORDER_CANCELLED"]),
+            ("inventory", vec!["ORDER_CREATED", "ORDER_CANCELLED", "ORDER_REFUNDED"]),
             ("fulfillment", vec!["ORDER_PAID"]),
             ("status-sync", vec!["ORDER_STATUS_CHANGED"]),
             ("order-timeout", vec!["ORDER_TIMEOUT"]),
@@ -74,7 +84,7 @@ impl SmallDay {
             queued: 0,
             now,
         };
-        for order in LAMP..=PAID_LATER {
+        for order in LAMP..=PAID_TOO_LATE {
             day.order(order);
         }
         day.told.rush.lamp = LAMP.try_into().ok();
@@ -96,7 +106,7 @@ impl SmallDay {
     pub(super) fn judged(&self) -> Vec<Promise> {
         judge(&Evidence {
             terms: Terms {
-                orders: 7,
+                orders: 11,
                 crowd: 64,
                 pending: Duration::from_secs(3),
                 bound: Duration::from_secs(10),
@@ -140,12 +150,16 @@ impl SmallDay {
             update_time: self.now,
         };
         let new = NewOrder { id: number.try_into().unwrap(), buyer, now: self.now };
+        let asked = self.asked(number, buyer);
         let (mut order, mut product, events) =
-            Order::place(&product, new, &AskedAssets::NONE, PointsRules::default()).unwrap();
+            Order::place(&product, new, &asked, PointsRules::default()).unwrap();
         self.announce(&order, &events, number);
-        let mut told = Told { product: product.id, buyer, seller, step: Step::Placed };
+        let cover = if number == REFUSED { Cover::TooLittle } else { Cover::Enough };
+        let mut told = Told { product: product.id, buyer, seller, step: Step::Placed, cover };
         let timeout = CancelCause::Timeout { created_by: self.now };
         let shipment = || Shipment::new("SF".to_owned(), "T1".to_owned()).unwrap();
+        let failed: RefundId = (number * 100).try_into().unwrap();
+        let refund: RefundId = (number * 100 + 1).try_into().unwrap();
         let steps = match number {
             LAMP | COMPLETED => vec![
                 (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
@@ -156,13 +170,37 @@ impl SmallDay {
                 (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
                 (OrderAction::Ship(shipment()), OrderActor::Seller, Step::Shipped),
             ],
-            PAID | PAID_LATER => vec![(OrderAction::Pay, OrderActor::Gateway, Step::Paid)],
+            PAID | PAID_LATER | HELD => vec![(OrderAction::Pay, OrderActor::Gateway, Step::Paid)],
+            REFUNDED => vec![
+                (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
+                (OrderAction::BeginRefund { refund: failed }, OrderActor::Buyer, Step::Paid),
+                (OrderAction::AbandonRefund { refund: failed }, OrderActor::Gateway, Step::Paid),
+                (OrderAction::BeginRefund { refund }, OrderActor::Operator, Step::Paid),
+                (OrderAction::Refund { refund, amount: order.payable }, OrderActor::Gateway, Step::Refunded),
+            ],
+            REFUSED => {
+                let refused = OrderAction::Cancel(CancelCause::AssetLockFailed);
+                vec![(refused, OrderActor::System, Step::Placed)]
+            }
+            PAID_TOO_LATE => {
+                let cancel = OrderAction::Cancel(CancelCause::Buyer);
+                vec![(cancel, OrderActor::Buyer, Step::PaidTooLate)]
+            }
             CANCELLED => vec![(OrderAction::Cancel(CancelCause::Buyer), OrderActor::Buyer, Step::Cancelled)],
             _ => vec![(OrderAction::Cancel(timeout), OrderActor::System, Step::Placed)],
         };
         for (action, actor, step) in steps {
             if action == OrderAction::Pay {
                 self.pay(&order, number == PAID_LATER);
+            }
+            let result = match action {
+                OrderAction::AbandonRefund { .. } => Some((failed, RefundResult::Failed)),
+                OrderAction::Refund { .. } => Some((refund, RefundResult::Success)),
+                _ => None,
+            };
+            if let Some((id, result)) = result {
+                let payment = self.books.payments[&order.id][0].clone();
+                self.refund(&order, &payment, id.get(), result);
             }
             let at = self.now + TimeDelta::seconds(4);
             let (after, events) = order.apply(&action, actor, at).unwrap();
@@ -171,6 +209,11 @@ impl SmallDay {
                 product = product.apply(ProductAction::Release, at).unwrap();
             }
             (order, told.step) = (after, step);
+        }
+        if number == PAID_TOO_LATE {
+            self.pay(&order, false);
+            let payment = self.books.payments[&order.id][0].clone();
+            self.refund(&order, &payment, refund.get(), RefundResult::Success);
         }
         let taken = (product.status == ProductStatus::Sold).then_some(order.id);
         self.books.listings.entry(seller).or_default().push(ListingEntry {
@@ -206,6 +249,9 @@ impl SmallDay {
             let report = Settlement { transaction_id: format!("txn-{id}"), result, amount: order.payable };
             let (settled, event) = payment.settle(&report, order, self.now).unwrap().unwrap();
             self.publish(event, settled.version);
+            if result == PaymentResult::Success {
+                self.capture(order, &settled);
+            }
             self.books.payments.entry(order.id).or_default().push(settled);
         }
     }
@@ -214,6 +260,7 @@ impl SmallDay {
         for event in events {
             let row = self.publish(event.clone(), order.version);
             self.apply(&row, event, number);
+            self.apply_to_assets(&row, event, order);
         }
     }
 
@@ -250,74 +297,6 @@ impl SmallDay {
             self.books.consumed.push(consumed(&taker.consumer, &row, self.now));
         }
         row
-    }
-
-    /// What the event leaves behind.
-    fn apply(&mut self, row: &OutboxRow, event: &EventBody, number: i64) {
-        let (tenant, order): (_, OrderId) = (TenantId::DEFAULT, number.try_into().unwrap());
-        let (seller, buyer): (UserId, UserId) = (100.try_into().unwrap(), number.try_into().unwrap());
-        let (aggregate_seq, event_id, at) = (row.aggregate_seq, row.event_id.clone(), self.now);
-        let listing = |kind| ListingChange {
-            tenant,
-            seller,
-            product: number.try_into().unwrap(),
-            order,
-            aggregate_seq,
-            kind,
-            event_id: event_id.clone(),
-            at,
-        };
-        match event {
-            EventBody::OrderCreated(_) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Occupied))
-            }
-            EventBody::OrderPaid(_) => {
-                let event_id = event_id.clone();
-                let task = NewShipmentTask { tenant, order, seller, buyer, aggregate_seq, event_id, at };
-                self.books.shipments.push(task);
-            }
-            EventBody::OrderStatusChanged(body) => {
-                for (side, recipient) in [(OrderSide::Buyer, buyer), (OrderSide::Seller, seller)] {
-                    self.books.notifications.push(Notification {
-                        tenant,
-                        recipient,
-                        side,
-                        order,
-                        aggregate_seq,
-                        old_status: body.old_status,
-                        new_status: body.new_status,
-                        changed_at: body.changed_at,
-                        event_id: event_id.clone(),
-                        at,
-                    });
-                }
-                if body.new_status.as_str() == "completed" {
-                    self.count(row, CreditStep::Completed, buyer);
-                }
-            }
-            EventBody::OrderCancelled(body) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Released));
-                self.count(row, CreditStep::of_cancellation(body.reason).unwrap(), buyer);
-            }
-            _ => {}
-        }
-    }
-
-    fn count(&mut self, row: &OutboxRow, step: CreditStep, buyer: UserId) {
-        self.books.credit_changes.push(CreditChange {
-            tenant: TenantId::DEFAULT,
-            buyer,
-            order: buyer.get().try_into().unwrap(),
-            aggregate_seq: row.aggregate_seq,
-            step,
-            event_id: row.event_id.clone(),
-            at: self.now,
-        });
-        let before = self.books.credit.get(&buyer).map(|credit| credit.counts).unwrap_or_default();
-        let counts = before.and(step);
-        let (last_event_id, update_time) = (row.event_id.clone(), self.now);
-        let credit = BuyerCredit { counts, score: counts.score(), last_event_id, update_time };
-        self.books.credit.insert(buyer, credit);
     }
 }
 

@@ -1,0 +1,242 @@
+//! What orders of the small day name beside money, and what becomes of it: done as the consumers do, by the decisions of
+//! the domain.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::{AccountTotal, OutboxRow};
+use handover_domain::{
+    Account, AskedAssets, Asset, AssetOperation, Balance, Coupon, CouponStatus, Entry, EventBody, Hold,
+    Money, OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, TenantId,
+    UserId,
+};
+
+use super::{HELD, REFUNDED, REFUSED, SmallDay};
+
+/// What the buyers of such orders are given, in minor units and in points.
+const WALLET: i64 = 1_000;
+const POINTS: i64 = 200;
+
+impl SmallDay {
+    /// What an order names; its buyer is given a coupon, wallet balance and points for it.
+    pub(super) fn asked(&mut self, number: i64, buyer: UserId) -> AskedAssets {
+        let wallet = match number {
+            REFUNDED | HELD => WALLET / 2,
+            REFUSED => WALLET * 2,
+            _ => return AskedAssets::NONE,
+        };
+        for (purse, amount, from) in
+            [(Purse::Wallet, WALLET, Account::Gateway), (Purse::Points, POINTS, Account::PointsIssued)]
+        {
+            self.moved(buyer, purse, |balance, now| balance.receive(amount, from, now).unwrap());
+        }
+        let coupon = Coupon {
+            id: number.try_into().unwrap(),
+            tenant: TenantId::DEFAULT,
+            user: buyer,
+            discount: Money::from_minor(500).unwrap(),
+            min_spend: Money::ZERO,
+            expires_at: self.now + TimeDelta::days(1),
+            status: CouponStatus::Available,
+            order: None,
+            version: 1,
+            create_time: self.now,
+            update_time: self.now,
+        };
+        self.books.assets.coupons.push(coupon.clone());
+        let points = if number == REFUSED { 0 } else { POINTS / 2 };
+        AskedAssets {
+            coupon: Some(coupon),
+            wallet: Money::from_minor(wallet).unwrap(),
+            points: points.try_into().unwrap(),
+        }
+    }
+
+    /// What an event of an order leaves behind in holds, balances and coupons.
+    pub(super) fn apply_to_assets(&mut self, row: &OutboxRow, event: &EventBody, order: &Order) {
+        let cause = (row, order);
+        for asset in order.assets.named() {
+            match event {
+                EventBody::OrderCreated(_) => self.lock(cause, asset),
+                EventBody::OrderPaid(_) => self.end(cause, asset, OperationKind::Commit),
+                EventBody::OrderCancelled(_) => self.end(cause, asset, OperationKind::Release),
+                EventBody::OrderRefunded(_) => self.end(cause, asset, OperationKind::Revert),
+                _ => {}
+            }
+        }
+        let earned = order.payable.minor() / 100;
+        match event {
+            EventBody::OrderPaid(_) => {
+                self.moved(order.buyer, Purse::Points, |balance, now| {
+                    balance.receive(earned, Account::PointsIssued, now).unwrap()
+                });
+                self.operate(cause, Asset::Points, OperationKind::Earn, earned);
+            }
+            EventBody::OrderRefunded(_) => {
+                self.moved(order.buyer, Purse::Points, |balance, now| {
+                    balance.take_back(earned, now).unwrap()
+                });
+                self.operate(cause, Asset::Points, OperationKind::Unearn, earned);
+            }
+            _ => {}
+        }
+    }
+
+    fn lock(&mut self, cause: (&OutboxRow, &Order), asset: Asset) {
+        let order = cause.1;
+        let (of, amount) = ((order.tenant, order.id), order.assets.amount(asset));
+        let balance = self.balance(order.buyer, asset);
+        let hold = if balance.is_some_and(|balance| balance.available < amount) {
+            Hold::tombstone(of, order.buyer, asset, self.now)
+        } else {
+            let coupon = order.assets.coupon.filter(|_| asset == Asset::Coupon).map(|used| used.id);
+            self.change(order, asset, amount, OperationKind::Freeze);
+            self.operate(cause, asset, OperationKind::Freeze, amount);
+            Hold::frozen(of, order.buyer, asset, amount, coupon, self.now)
+        };
+        self.books.assets.holds.entry(order.id).or_default().push(hold);
+    }
+
+    fn end(&mut self, cause: (&OutboxRow, &Order), asset: Asset, kind: OperationKind) {
+        let (order, now) = (cause.1, self.now);
+        let holds = self.books.assets.holds.get_mut(&order.id).unwrap();
+        let hold = holds.iter_mut().find(|hold| hold.asset == asset).unwrap();
+        let after = match kind {
+            OperationKind::Commit => hold.commit(now),
+            OperationKind::Release => hold.release(now),
+            _ => hold.revert(now),
+        };
+        // `None`: the lock was refused.
+        let Some(after) = after.unwrap() else { return };
+        let amount = after.amount;
+        *hold = after;
+        self.change(order, asset, amount, kind);
+        self.operate(cause, asset, kind, amount);
+    }
+
+    fn change(&mut self, order: &Order, asset: Asset, amount: i64, kind: OperationKind) {
+        let purse = match asset {
+            Asset::Wallet => Purse::Wallet,
+            Asset::Points => Purse::Points,
+            Asset::Coupon | Asset::Cash => return self.change_coupon(order, kind),
+        };
+        self.moved(order.buyer, purse, |balance, now| {
+            let moved = match kind {
+                OperationKind::Freeze => balance.freeze(amount, now),
+                OperationKind::Commit => balance.commit(amount, now),
+                OperationKind::Release => balance.release(amount, now),
+                _ => balance.revert(amount, now),
+            };
+            moved.unwrap()
+        });
+    }
+
+    fn change_coupon(&mut self, order: &Order, kind: OperationKind) {
+        let now = self.now;
+        let coupon = self.books.assets.coupons.iter_mut().find(|coupon| coupon.user == order.buyer).unwrap();
+        let after = match kind {
+            OperationKind::Freeze => coupon.lock(order.buyer, order.id, now),
+            OperationKind::Commit => coupon.commit(order.id, now),
+            OperationKind::Release => coupon.release(order.id, now),
+            _ => coupon.give_back(order.id, now),
+        };
+        *coupon = after.unwrap();
+    }
+
+    fn balance(&self, user: UserId, asset: Asset) -> Option<&Balance> {
+        let balances = self.books.assets.balances.iter();
+        balances.filter(|balance| balance.purse.asset() == asset).find(|balance| balance.user == user)
+    }
+
+    fn moved(
+        &mut self,
+        user: UserId,
+        purse: Purse,
+        step: impl FnOnce(&Balance, DateTime<Utc>) -> (Balance, Vec<Entry>),
+    ) {
+        let before = self.balance(user, purse.asset()).cloned();
+        let before = before.unwrap_or(Balance::empty(TenantId::DEFAULT, user, purse, self.now));
+        let (after, entries) = step(&before, self.now);
+        let balances = &mut self.books.assets.balances;
+        balances.retain(|balance| (balance.user, balance.purse) != (user, purse));
+        balances.push(after);
+        self.post(&entries);
+    }
+
+    fn post(&mut self, entries: &[Entry]) {
+        let assets = &mut self.books.assets;
+        for entry in entries {
+            if let Some(user) = entry.user {
+                *assets.entries.entry((user, entry.account)).or_insert(0) += entry.amount;
+            }
+            let (tenant, account) = (TenantId::DEFAULT, entry.account);
+            match assets.totals.iter_mut().find(|total| total.account == account) {
+                Some(total) => total.total += entry.amount,
+                None => assets.totals.push(AccountTotal { tenant, account, total: entry.amount }),
+            }
+        }
+    }
+
+    fn operate(
+        &mut self,
+        (row, order): (&OutboxRow, &Order),
+        asset: Asset,
+        kind: OperationKind,
+        amount: i64,
+    ) {
+        let key = OperationKey::stored(format!("{asset} {} {}", kind.as_str(), order.id));
+        self.keep(AssetOperation {
+            asset,
+            kind,
+            coupon: order.assets.coupon.filter(|_| asset == Asset::Coupon).map(|used| used.id),
+            event_id: Some(row.event_id.clone()),
+            ..capture(order, key, amount)
+        });
+    }
+
+    fn keep(&mut self, operation: AssetOperation) {
+        self.books.assets.operations.entry(operation.order.unwrap()).or_default().push(operation);
+    }
+
+    /// The money of a payment comes in.
+    pub(super) fn capture(&mut self, order: &Order, payment: &Payment) {
+        let amount = payment.amount.minor();
+        self.keep(capture(order, OperationKey::capture(payment.id), amount));
+        self.post(&[Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)]);
+    }
+
+    /// The refund of a payment, settled; what succeeded goes back.
+    pub(super) fn refund(&mut self, order: &Order, payment: &Payment, id: i64, result: RefundResult) {
+        let id = id.try_into().unwrap();
+        let reason = "not as described".to_owned();
+        let refund = Refund::of(payment, id, RefundCause::Buyer, reason, self.now);
+        let (settled, event) = refund.settle(result, order, self.now).unwrap().unwrap();
+        self.publish(event, settled.version);
+        if result == RefundResult::Success {
+            let amount = settled.amount.minor();
+            self.keep(AssetOperation {
+                kind: OperationKind::Payout,
+                refund: Some(id),
+                ..capture(order, OperationKey::payout(id), amount)
+            });
+            self.post(&[Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)]);
+        }
+        self.books.assets.refunds.entry(order.id).or_default().push(settled);
+    }
+}
+
+fn capture(order: &Order, key: OperationKey, amount: i64) -> AssetOperation {
+    AssetOperation {
+        tenant: TenantId::DEFAULT,
+        key,
+        asset: Asset::Cash,
+        kind: OperationKind::Capture,
+        user: order.buyer,
+        order: Some(order.id),
+        refund: None,
+        coupon: None,
+        amount,
+        balance_after: None,
+        event_id: None,
+        trace_id: None,
+        at: order.create_time,
+    }
+}
