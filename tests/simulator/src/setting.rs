@@ -4,7 +4,10 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use handover_application::ports::OnFailed;
-use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
+use handover_application::{
+    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Rules, Settings,
+    TimeoutSettings,
+};
 use handover_domain::{Jitter, PointsRules, RetryPolicy};
 
 use super::dice::Dice;
@@ -66,6 +69,21 @@ impl Setting {
                 lost_after: second * 6,
             },
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
+            refund: RefundSettings {
+                scan_interval: second,
+                batch: NonZeroU32::MIN.saturating_add(upto(4)),
+                timeout: second * 3,
+                retry_base: second,
+                retry_cap: second * 4,
+            },
+            // Some days end locks before the deadline of their order does, some after it.
+            consistency: ConsistencySettings {
+                lock_timeout: second * (3 + upto(5)),
+                reaper_interval: second * (1 + upto(2)),
+                scan_window: second * 60,
+                scan_interval: second * (2 + upto(2)),
+                batch: NonZeroU32::MIN.saturating_add(1 + upto(8)),
+            },
         };
         let flavour = if dice.permille(500) { Flavour::MariaDb } else { Flavour::Postgres };
         Setting { flavour, on_failed, settings }

@@ -106,6 +106,10 @@ impl Journal {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::Refund(_)
+            | UseCaseError::Asset(_)
+            | UseCaseError::AssetsNotLocked
+            | UseCaseError::KeyTaken
             | UseCaseError::NothingHeld => {
                 self.tell(who, Told::Refused(context.trace.trace_id.clone(), error.to_string()));
             }

@@ -2,6 +2,7 @@
 //!
 //! Each port of the store is passed on by [`passes_on!`], in the file of what it is about.
 
+mod assets;
 mod consuming;
 mod effects;
 mod leases;
@@ -134,6 +135,7 @@ impl UnitOfWork for Faulty<dyn UnitOfWork> {
             return Err(unknown());
         }
         wrote.check_owner(inner.as_mut()).await?;
+        wrote.check_purses(inner.as_mut()).await?;
         inner.commit().await?;
         wrote.happened(&process);
         for point in wrote.crash_points() {

@@ -13,10 +13,20 @@ use crate::setting::RELAY_RESTS;
 
 passes_on! { impl OutboxRepo for UnitOfWork {
     fn append(events: &[NewEvent]) -> (),
+        first |unit| () = {
+            if events.iter().any(is_repair) {
+                unit.process.may_die(CrashPoint::InRepair).await;
+            }
+        },
         then |unit, _done| {
             for event in events {
                 let what = || named(&event.event_type, &event.event_id, &event.aggregate);
                 unit.inserted("an outbox row", OutboxStatus::New.as_str(), what);
+                if is_repair(event) {
+                    // Later ones of its order went on while it was lost.
+                    unit.cover("a lost event announced once more");
+                    unit.wrote.given_up.push(event.event_id.clone());
+                }
             }
             unit.wrote.announces |= !events.is_empty();
         };
@@ -60,7 +70,11 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             if *changed == movable as u64 {
                 unit.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
             }
-            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0);
+            let by_reaper = unit.is_by_reaper(&rows).await?;
+            if by_reaper && *changed > 0 {
+                unit.cover("a paid event sent again by the reaper");
+            }
+            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0 && !by_reaper);
             unit.wrote.redriven.extend(ids);
         };
     fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64,
@@ -71,6 +85,11 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             }
         };
 } }
+
+/// Whether the repair announces it.
+fn is_repair(event: &NewEvent) -> bool {
+    event.metadata.trace_id.as_deref().is_some_and(|trace| trace.starts_with("repair-"))
+}
 
 /// An event in the words of the story.
 fn named(event_type: &str, id: &EventId, aggregate: &AggregateRef) -> String {
@@ -84,6 +103,16 @@ fn of(row: &OutboxRow) -> String {
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
     async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
         self.inner.outbox_by_event(events).await
+    }
+
+    /// Whether these rows may be moved by the reaper, who is no operator: the payment of one order that still holds
+    /// something.
+    async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
+        let [row] = rows else { return Ok(false) };
+        let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
+        let holds = self.inner.holds_of(row.aggregate.tenant, order).await?;
+        let is_paid = row.event_type == EventType::OrderPaid.as_str();
+        Ok(is_paid && holds.iter().any(|hold| hold.status == HoldStatus::Frozen))
     }
 
     fn check_confirmed(&mut self, sent: &[OutboxRow]) {
