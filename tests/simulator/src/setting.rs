@@ -81,7 +81,7 @@ impl Setting {
                 lock_timeout: second * (3 + upto(5)),
                 reaper_interval: second * (1 + upto(2)),
                 scan_window: second * 60,
-                scan_interval: second * (2 + upto(2)),
+                scan_interval: second * (4 + upto(5)),
                 batch: NonZeroU32::MIN.saturating_add(1 + upto(8)),
             },
         };

@@ -1,5 +1,6 @@
 //! The outbox: SENT only after a confirm, in the order of the aggregate, failures counted one by one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -8,11 +9,12 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{Faulty, passes_on};
-use crate::faults::CrashPoint;
+use crate::faults::{CrashPoint, Fault};
 use crate::setting::RELAY_RESTS;
 
 passes_on! { impl OutboxRepo for UnitOfWork {
     fn append(events: &[NewEvent]) -> (),
+        of |unit| events = unit.without_lost(events),
         first |unit| () = {
             if events.iter().any(is_repair) {
                 unit.process.may_die(CrashPoint::InRepair).await;
@@ -103,6 +105,22 @@ fn of(row: &OutboxRow) -> String {
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
     async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
         self.inner.outbox_by_event(events).await
+    }
+
+    /// The events that get into the outbox.
+    fn without_lost<'e>(&mut self, events: &'e [NewEvent]) -> Cow<'e, [NewEvent]> {
+        let is_paid =
+            |event: &NewEvent| event.event_type == EventType::OrderPaid.as_str() && !is_repair(event);
+        if events.iter().any(is_paid) && self.process.faults.strikes(Fault::RowNeverThere) {
+            self.process.note(|| {
+                format!(
+                    "loses the row of {}",
+                    events.iter().map(|it| it.event_id.to_string()).collect::<String>()
+                )
+            });
+            return events.iter().filter(|event| !is_paid(event)).cloned().collect();
+        }
+        Cow::Borrowed(events)
     }
 
     /// Whether these rows may be moved by the reaper, who is no operator: the payment of one order that still holds
