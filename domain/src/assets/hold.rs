@@ -109,7 +109,7 @@ impl Hold {
     fn end(&self, to: HoldStatus, now: DateTime<Utc>) -> Result<Option<Hold>, AssetRefusal> {
         match self.status {
             HoldStatus::Frozen => Ok(Some(self.moved(to, now))),
-            status if status == to => Ok(None),
+            status @ (HoldStatus::Committed | HoldStatus::Released) if status == to => Ok(None),
             status @ (HoldStatus::Committed | HoldStatus::Released) => {
                 Err(AssetRefusal::HoldEnded { asset: self.asset, status })
             }
