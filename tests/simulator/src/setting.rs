@@ -35,6 +35,7 @@ pub(crate) struct Setting {
     pub(crate) flavour: Flavour,
     pub(crate) on_failed: OnFailed,
     pub(crate) settings: Settings,
+    points: PointsRules,
 }
 
 impl Setting {
@@ -79,14 +80,17 @@ impl Setting {
             // Some days end locks before the deadline of their order does, some after it.
             consistency: ConsistencySettings {
                 lock_timeout: second * (3 + upto(5)),
-                reaper_interval: second * (1 + upto(2)),
+                reaper_interval: second * (1 + upto(4)),
                 scan_window: second * 60,
-                scan_interval: second * (4 + upto(5)),
+                scan_interval: second * (4 + upto(8)),
                 batch: NonZeroU32::MIN.saturating_add(1 + upto(8)),
             },
         };
         let flavour = if dice.permille(500) { Flavour::MariaDb } else { Flavour::Postgres };
-        Setting { flavour, on_failed, settings }
+        // Where much is earned, some of it is spent before it is taken back.
+        let earned_per_unit = if dice.permille(300) { 50 } else { 1 };
+        let points = PointsRules { earned_per_unit, ..PointsRules::default() };
+        Setting { flavour, on_failed, settings, points }
     }
 
     /// The rules of the market.
@@ -95,7 +99,7 @@ impl Setting {
             pending_timeout: Duration::from_secs(5),
             max_retry_count: RELAY_RESTS.len() as u32,
             on_failed: self.on_failed,
-            points: PointsRules::default(),
+            points: self.points,
         }
     }
 }

@@ -312,7 +312,7 @@ impl World {
         let scene =
             Scene { faults: self.faults.clone(), journal: self.journal.clone(), bank: self.bank.clone() };
         let client = || async {
-            for _ in 0..4 + self.faults.dice.below(8) {
+            for _ in 0..3 + self.faults.dice.below(7) {
                 let slot = self.faults.dice.index(self.slots.len());
                 clients::act(&self.app(slot), &scene).await;
                 self.faults.sleep(self.faults.dice.millis(0..800)).await;

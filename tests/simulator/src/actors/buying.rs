@@ -13,7 +13,8 @@ pub(super) async fn buy(app: &App, faults: &Faults, journal: &Journal) {
     let Some(product) = faults.dice.pick(&journal.products()).copied() else { return };
     let buyer = user(100 + faults.dice.below(5));
     let who = format!("buyer {buyer}");
-    let command = basket(faults, journal, product, buyer);
+    let earns = app.rules.points.earned_per_unit > 1;
+    let command = basket(faults, journal, (product, buyer), earns);
     let place = async || {
         let context = by_user(faults, product.tenant, buyer);
         match place_order(app, &context, command).await {
@@ -29,12 +30,19 @@ pub(super) async fn buy(app: &App, faults: &Faults, journal: &Journal) {
 }
 
 /// What is to be paid with what. Nobody looks whether it has so much.
-fn basket(faults: &Faults, journal: &Journal, product: Listed, buyer: UserId) -> PlaceOrder {
+fn basket(faults: &Faults, journal: &Journal, (product, buyer): (Listed, UserId), earns: bool) -> PlaceOrder {
     let dice = &faults.dice;
     let mut command = PlaceOrder::of(product.id);
-    // Mostly those who have been given something.
-    let has_gifts = journal.has_gifts(product.tenant, buyer);
-    if dice.permille(if has_gifts { 250 } else { 900 }) {
+    // Mostly those who have been given something; or where much is earned, and can be spent.
+    if !journal.has_gifts(product.tenant, buyer) {
+        if earns && dice.permille(500) {
+            let most = product.price.minor().min(4_000).unsigned_abs();
+            let points = i64::try_from(1 + dice.below(most)).unwrap_or(1);
+            command.points = Points::try_from(points).expect("a legal number");
+        }
+        return command;
+    }
+    if dice.permille(250) {
         return command;
     }
     let mut left = product.price.minor();

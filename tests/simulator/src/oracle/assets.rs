@@ -160,7 +160,8 @@ fn check_points(
     };
     let (earned, back) = (of(OperationKind::Earn), of(OperationKind::Unearn));
     let was_paid = order.pay_time.is_some();
-    let worth = if was_paid { order.payable.minor() / 100 } else { 0 };
+    let per_unit = i64::from(case.evidence.app.rules.points.earned_per_unit);
+    let worth = if was_paid { order.payable.minor() / 100 * per_unit } else { 0 };
     let paid = applied(case, "points", rows, EventType::OrderPaid);
     let refunded = applied(case, "points", rows, EventType::OrderRefunded);
     // Taken back before it was earned: then it is not earned any more.

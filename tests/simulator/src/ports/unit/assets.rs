@@ -13,7 +13,14 @@ passes_on! { impl AssetRepo for UnitOfWork {
     fn advance_coupon(after: &Coupon) -> Changed,
         first |unit| before = unit.inner.coupon_by_id(after.tenant, after.id).await?,
         then |unit, changed| {
-            let from = before.map(|before| before.status.as_str());
+            let free = CouponStatus::Available.as_str();
+            let mut from = before.as_ref().map(|before| before.status.as_str());
+            // In one unit from one order to another: given back by the one, locked by the other.
+            let of = before.and_then(|before| before.order);
+            if of.is_some() && after.order.is_some() && of != after.order {
+                unit.advanced(*changed, ("a coupon", from, free), || of_coupon(after));
+                from = Some(free);
+            }
             unit.advanced(*changed, ("a coupon", from, after.status.as_str()), || of_coupon(after));
         };
     fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
@@ -75,7 +82,7 @@ fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)
 }
 
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
-    /// A hold is committed for an order that was paid, and released for one that was not.
+    /// A hold is committed for an order that was paid, and released for one that is cancelled.
     async fn check_hold(&mut self, hold: &Hold) -> Result<(), StoreError> {
         let before = self.inner.holds_of(hold.tenant, hold.order).await?;
         let before = before.iter().find(|before| before.asset == hold.asset).map_or(NOTHING, state);
@@ -85,7 +92,8 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
         let fits = match hold.status {
             HoldStatus::Frozen => order.is_some(),
             HoldStatus::Committed => was_paid,
-            HoldStatus::Released => !was_paid,
+            // A lock that is refused cancels its order in the same unit.
+            HoldStatus::Released => order.as_ref().is_some_and(|it| it.status == OrderStatus::Cancelled),
         };
         let refused = before == NOTHING && hold.status == HoldStatus::Released;
         if refused
