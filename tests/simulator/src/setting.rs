@@ -97,7 +97,7 @@ impl Setting {
     pub(crate) fn rules(&self) -> Rules {
         Rules {
             pending_timeout: Duration::from_secs(5),
-            max_retry_count: RELAY_RESTS.len() as u32,
+            max_retry_count: u32::try_from(RELAY_RESTS.len()).unwrap_or(u32::MAX),
             on_failed: self.on_failed,
             points: self.points,
         }

@@ -86,7 +86,7 @@ fn check_hold(
 ) {
     let state = hold.map(|hold| match hold.status {
         HoldStatus::Committed if hold.reverted => "REVERTED",
-        status => status.as_str(),
+        HoldStatus::Frozen | HoldStatus::Committed | HoldStatus::Released => hold.status.as_str(),
     });
     let has = |kind| applied(case, asset.as_str(), rows, kind);
     let due = if !order.assets.names(asset) {
@@ -104,8 +104,17 @@ fn check_hold(
             // What should have ended it was given up: then a lock may stay, but for the reaper.
             OrderStatus::Cancelled if hold.is_none() => None,
             OrderStatus::Cancelled => Some("RELEASED"),
-            _ if is_parked(case, order, asset) => Some("FROZEN"),
-            _ => state,
+            OrderStatus::Pending
+            | OrderStatus::Paid
+            | OrderStatus::Shipped
+            | OrderStatus::Completed
+            | OrderStatus::Refunded => {
+                if is_parked(case, order, asset) {
+                    Some("FROZEN")
+                } else {
+                    state
+                }
+            }
         }
     };
     if state != due {
