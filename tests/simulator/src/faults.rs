@@ -132,6 +132,34 @@ faults! {
         UnknownPayment 40,
         /// It reports the opposite of what it reported before.
         Contradiction 60,
+        /// Asked to pay back, it is away: nothing was taken.
+        Unavailable 250,
+        /// It refuses to pay back, for now.
+        Refuses 150,
+        /// It never answers, and has taken nothing.
+        Silent 150,
+        /// It never answers, and has taken the request.
+        TakenInSilence 200,
+        /// It answers with an error, and has taken the request.
+        TakenWithError 250,
+        /// It takes one request twice.
+        TakenTwice 250,
+        /// It answers late.
+        AnswersLate 250,
+        /// It does not pay back after all.
+        RefundFails 400,
+        /// It reports before it has answered.
+        ReportedFirst 300,
+        /// Its report of a refund is lost: it reports when it is asked again.
+        ReportLost 400,
+        /// It reports of a refund that nobody knows.
+        UnknownRefund 150,
+    }
+    "hand": {
+        /// An event of an order that was just paid never gets into the outbox: 004 calls it a row lost by hand.
+        RowNeverThere 150,
+        /// The outbox row of a payment that everybody has consumed is deleted.
+        RowDeleted 400,
     }
     "handler": {
         /// No attempt at an order's listing succeeds, as long as there is trouble.
@@ -191,6 +219,16 @@ crash_points! {
     InSweep 300,
     /// Partitions were taken, and the taker does not know.
     InHandover 40,
+    /// Holds are being written: what they lock, commit or release is not, nor is the order that a refused lock cancels.
+    InLock 20,
+    /// It is written down that the gateway is asked, and it is not asked yet.
+    AfterClaimBeforeGateway 200,
+    /// The gateway was asked, and nothing is written down of it.
+    AfterGatewayCall 200,
+    /// The reaper has found old locks and done nothing yet.
+    InReaper 60,
+    /// The repair announces a lost event, and has not committed it.
+    InRepair 300,
 }
 
 /// What all ports of a run share. Clones are the same run.

@@ -41,7 +41,7 @@ impl Profile {
             Profile::Process => matches!(fault.port(), "process" | "clock"),
         };
         // What comes from outside comes on every day.
-        let outside = matches!(fault.port(), "client" | "gateway" | "handler");
+        let outside = matches!(fault.port(), "client" | "gateway" | "handler" | "hand");
         if home {
             700
         } else if outside {

@@ -13,6 +13,8 @@ pub(crate) struct Seen {
     pub(crate) confirmed: BTreeSet<EventId>,
     /// Events that the relay or a consumer gave up at some time: later ones may pass them.
     pub(crate) given_up: BTreeSet<EventId>,
+    /// Events whose rows were deleted by hand: what is still on its way of them is no event of ours, for a while.
+    pub(crate) deleted: BTreeSet<EventId>,
     /// Aggregates of which an operator let later events pass the failed ones.
     pub(crate) released: BTreeSet<AggregateRef>,
     /// Bodies of messages that are no event of ours; each has to end up where a person sees it.

@@ -4,7 +4,10 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use handover_application::ports::OnFailed;
-use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
+use handover_application::{
+    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Rules, Settings,
+    TimeoutSettings,
+};
 use handover_domain::{Jitter, PointsRules, RetryPolicy};
 
 use super::dice::Dice;
@@ -32,6 +35,7 @@ pub(crate) struct Setting {
     pub(crate) flavour: Flavour,
     pub(crate) on_failed: OnFailed,
     pub(crate) settings: Settings,
+    points: PointsRules,
 }
 
 impl Setting {
@@ -66,9 +70,27 @@ impl Setting {
                 lost_after: second * 6,
             },
             timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
+            refund: RefundSettings {
+                scan_interval: second,
+                batch: NonZeroU32::MIN.saturating_add(upto(4)),
+                timeout: second * 3,
+                retry_base: second,
+                retry_cap: second * 4,
+            },
+            // Some days end locks before the deadline of their order does, some after it.
+            consistency: ConsistencySettings {
+                lock_timeout: second * (3 + upto(5)),
+                reaper_interval: second * (1 + upto(4)),
+                scan_window: second * 60,
+                scan_interval: second * (4 + upto(8)),
+                batch: NonZeroU32::MIN.saturating_add(1 + upto(8)),
+            },
         };
         let flavour = if dice.permille(500) { Flavour::MariaDb } else { Flavour::Postgres };
-        Setting { flavour, on_failed, settings }
+        // Where much is earned, some of it is spent before it is taken back.
+        let earned_per_unit = if dice.permille(300) { 50 } else { 1 };
+        let points = PointsRules { earned_per_unit, ..PointsRules::default() };
+        Setting { flavour, on_failed, settings, points }
     }
 
     /// The rules of the market.
@@ -77,7 +99,7 @@ impl Setting {
             pending_timeout: Duration::from_secs(5),
             max_retry_count: u32::try_from(RELAY_RESTS.len()).unwrap_or(u32::MAX),
             on_failed: self.on_failed,
-            points: PointsRules::default(),
+            points: self.points,
         }
     }
 }

@@ -48,7 +48,7 @@ fn names(violation: &str) -> Vec<&str> {
     let is_id = |word: &&str| word.len() == 36 && word.matches('-').count() == 4;
     let word = |c: char| !c.is_alphanumeric() && c != '-';
     let mut names: Vec<&str> = violation.split(word).filter(is_id).collect();
-    for kind in ["order ", "product ", "payment "] {
+    for kind in ["order ", "product ", "payment ", "refund ", "coupon "] {
         for (at, _) in violation.match_indices(kind) {
             let number = violation[at + kind.len()..].find(|c: char| !c.is_ascii_digit());
             let end = number.map_or(violation.len(), |len| at + kind.len() + len);

@@ -13,8 +13,9 @@ use handover_memory::{MemoryBroker, MemoryStore, VirtualClock};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::actors::bank::Bank;
 use super::actors::journal::{Journal, Listed};
-use super::actors::{self, clients, operators, weather};
+use super::actors::{self, Scene, clients, gifts, operators, weather};
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::faults::{Fault, Faults};
@@ -22,6 +23,7 @@ use super::oracle::{self, Evidence};
 use super::ports::Process;
 use super::ports::broker::FaultyBroker;
 use super::ports::clock::FaultyClock;
+use super::ports::gateway::FaultyGateway;
 use super::ports::store::FaultyStore;
 use super::profile::Profile;
 use super::setting::Setting;
@@ -31,6 +33,10 @@ use super::story::Line;
 const QUIET_WITHIN: Duration = Duration::from_secs(180);
 /// How long a process may take to stop when asked to, on a bad day.
 const STOPS_WITHIN: Duration = Duration::from_secs(120);
+/// How often somebody looks at the ledger.
+const AUDITED_EVERY: Duration = Duration::from_secs(3);
+/// How often operators give everything another chance.
+const TIDIED: u32 = 4;
 /// How many in 1,000 days are compared with the same day without trouble.
 const COMPARED: u64 = 100;
 
@@ -85,6 +91,7 @@ struct World {
     slots: Vec<Slot>,
     clocks: Vec<FaultyClock>,
     journal: Journal,
+    bank: Bank,
     consumers: Arc<BTreeMap<&'static str, &'static str>>,
     setting: Setting,
 }
@@ -108,8 +115,9 @@ impl World {
         let processes = if faults.dice.permille(150) { 3 } else { 2 };
         let clocks = (0..processes).map(|_| FaultyClock::new(clock.another())).collect();
         let journal = Journal::new(faults.clone());
+        let bank = Bank::new(faults.clone());
         let (slots, consumers) = (Vec::new(), Arc::default());
-        let mut world = World { faults, store, broker, slots, clocks, journal, consumers, setting };
+        let mut world = World { faults, store, broker, slots, clocks, journal, bank, consumers, setting };
         let (app, ..) = world.process(0, &Arc::default());
         world.consumers = Arc::new(standard(&app).iter().map(|s| (s.queue, s.handler.name())).collect());
         for slot in 0..processes {
@@ -143,23 +151,37 @@ impl World {
         };
         let broker = FaultyBroker {
             inner: Arc::new(self.broker.clone()),
-            process,
+            process: process.clone(),
             plain: Arc::new(self.store.clone()),
         };
-        (App::new(tx, Arc::new(broker), self.setting.rules()), wake)
+        let gateway = FaultyGateway { bank: self.bank.clone(), process };
+        let app = App::new(tx, Arc::new(broker), self.setting.rules());
+        (app.with_gateway(Arc::new(gateway)), wake)
     }
 
     async fn play(self, until: Option<Duration>) -> Outcome {
+        // On the good day that ends the run the gateway still reports.
+        tokio::select! {
+            biased;
+            outcome = self.day(until) => outcome,
+            () = self.reports() => unreachable!("the gateway never closes"),
+            () = self.audits() => unreachable!("nor do its auditors go home"),
+        }
+    }
+
+    async fn day(&self, until: Option<Duration>) -> Outcome {
         self.open().await;
         let begun = Instant::now();
         let horizon = Duration::from_secs(4 + self.faults.dice.below(8));
         let horizon = until.map_or(horizon, |until| until.min(horizon));
+        let plain = self.plain_app();
         let trouble = async {
             let slots = (0..self.slots.len()).map(|slot| self.supervise(slot));
             tokio::join!(
                 join_all(slots),
                 weather::of_the_broker(&self.faults, &self.broker),
                 weather::of_the_clocks(&self.faults, &self.clocks, &self.store),
+                weather::of_the_outbox(&plain, &self.faults, &self.store),
                 self.clients(),
                 self.operators(),
             );
@@ -169,8 +191,7 @@ impl World {
         self.heal().await;
         let mut violations = self.settle(false).await;
         if violations.is_empty() {
-            operators::tidy_up(&self.app(0), &self.faults, &self.journal).await;
-            violations.extend(self.settle(true).await);
+            violations.extend(self.tidy_up().await);
             if violations.is_empty() && self.faults.dice.permille(COMPARED) {
                 let differences = oracle::differences(&self.evidence(true)).await;
                 violations
@@ -201,15 +222,18 @@ impl World {
             let tenant = if number % 3 == 2 { second } else { first };
             let seller = actors::user(200 + number % 4);
             let title = Title::try_from(format!("thing {number}")).expect("a legal title");
-            let command = ListProduct { title, price: Money::from_minor(8_850).expect("a legal price") };
+            let price = Money::from_minor(8_850).expect("a legal price");
+            let command = ListProduct { title, price };
             let listed =
                 list_product(&seller_app, &actors::by_user(&self.faults, tenant, seller), command).await;
             self.journal.add_product(Listed {
                 tenant,
                 id: listed.expect("a healthy store lists").id,
                 seller,
+                price,
             });
         }
+        gifts::of_the_morning(&seller_app, &self.faults, &self.journal).await;
         for slot in 0..self.slots.len() {
             self.start(slot);
         }
@@ -263,11 +287,34 @@ impl World {
         }
     }
 
+    /// The gateway reports what it has paid back, to whichever process it finds.
+    async fn reports(&self) {
+        loop {
+            let refund = self.bank.next_report().await;
+            let app = self.app(self.faults.dice.index(self.slots.len()));
+            let (bank, journal) = (self.bank.clone(), self.journal.clone());
+            #[allow(clippy::disallowed_methods, reason = "it is no task of a process")]
+            drop(tokio::spawn(bank.report(app, journal, refund)));
+        }
+    }
+
+    /// Now and then somebody looks whether the ledger adds up.
+    async fn audits(&self) {
+        loop {
+            self.faults.sleep(AUDITED_EVERY).await;
+            for flaw in oracle::flaws(&self.store).await.expect("the plain store answers") {
+                self.faults.violation(flaw);
+            }
+        }
+    }
+
     async fn clients(&self) {
+        let scene =
+            Scene { faults: self.faults.clone(), journal: self.journal.clone(), bank: self.bank.clone() };
         let client = || async {
-            for _ in 0..4 + self.faults.dice.below(8) {
+            for _ in 0..3 + self.faults.dice.below(7) {
                 let slot = self.faults.dice.index(self.slots.len());
-                clients::act(&self.app(slot), &self.faults, &self.journal).await;
+                clients::act(&self.app(slot), &scene).await;
                 self.faults.sleep(self.faults.dice.millis(0..800)).await;
             }
         };
@@ -307,29 +354,56 @@ impl World {
             broker: Arc::new(self.broker.clone()),
             app: self.plain_app(),
             journal: self.journal.clone(),
+            bank: self.bank.clone(),
             faults: self.faults.clone(),
             tidied,
         }
     }
 
+    /// Operators give everything another chance, as often as one may help another: an asset that was given up can be
+    /// committed when its lock has been replayed.
+    async fn tidy_up(&self) -> Vec<String> {
+        let evidence = self.evidence(true);
+        let mut open = Vec::new();
+        for _ in 0..TIDIED {
+            operators::tidy_up(&self.app(0), &self.faults, &self.journal).await;
+            open = self.rest(&evidence).await;
+            let letters = oracle::open_letters(&self.store).await.expect("the plain store answers");
+            if !open.is_empty() || letters == 0 {
+                break;
+            }
+        }
+        self.judge(&evidence, open).await
+    }
+
     /// Waits until all is quiet and holds it against every promise.
     async fn settle(&self, tidied: bool) -> Vec<String> {
         let evidence = self.evidence(tidied);
+        let open = self.rest(&evidence).await;
+        self.judge(&evidence, open).await
+    }
+
+    /// What is not quiet, and every promise that does not hold.
+    async fn judge(&self, evidence: &Evidence, open: Vec<String>) -> Vec<String> {
+        let mut violations: Vec<String> = open.into_iter().map(|what| format!("stuck: {what}")).collect();
+        violations.extend(oracle::violations(evidence).await.expect("the plain store answers"));
+        violations
+    }
+
+    /// Waits until all is quiet; tells what is not.
+    async fn rest(&self, evidence: &Evidence) -> Vec<String> {
         let rest = Instant::now() + QUIET_WITHIN;
         let mut looks = 0;
-        let open = loop {
+        loop {
             let most = if Instant::now() > rest { 20 } else { 1 };
-            let open = oracle::unsettled(&evidence, most).await.expect("the plain store answers");
+            let open = oracle::unsettled(evidence, most).await.expect("the plain store answers");
             // Twice: what was asked for before the end of the trouble may be committed after the first look.
             looks = if open.is_empty() { looks + 1 } else { 0 };
             if looks > 1 || most > 1 {
-                break open;
+                return open;
             }
             self.faults.sleep(Duration::from_millis(500)).await;
-        };
-        let mut violations: Vec<String> = open.into_iter().map(|what| format!("stuck: {what}")).collect();
-        violations.extend(oracle::violations(&evidence).await.expect("the plain store answers"));
-        violations
+        }
     }
 }
 

@@ -36,7 +36,8 @@ use crate::turn::yield_now;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Clock, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Clock, OutboxRow, Store, StoreError, UnitOfWork, View};
+use handover_domain::{EventId, OutboxStatus};
 
 use crate::clock::moved;
 use locks::{LockTable, UnitId};
@@ -92,6 +93,15 @@ impl MemoryStore {
     pub fn move_database_clock(&self, by: TimeDelta) {
         let mut state = self.shared.state();
         state.database_offset = state.database_offset.checked_add(&by).unwrap_or(state.database_offset);
+    }
+
+    /// Deletes the row of an event that was sent, as a hand would; whether there was one.
+    pub fn lose_event(&self, event: &EventId) -> bool {
+        let mut state = self.shared.state();
+        let sent = |row: &&OutboxRow| row.event_id == *event && row.status == OutboxStatus::Sent;
+        let Some(id) = state.tables.outbox.rows().values().find(sent).map(|row| row.id) else { return false };
+        state.tables.outbox.remove(&id);
+        true
     }
 
     /// The database's own now.

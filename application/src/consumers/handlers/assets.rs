@@ -148,7 +148,8 @@ impl AssetKeeper {
                 if points {
                     keys.push(OperationKey::earn(subject.order));
                 }
-                if !(is_named || points && earned > Points::ZERO) {
+                let earns = points && earned > Points::ZERO;
+                if !is_named && !earns {
                     return;
                 }
             }

@@ -4,30 +4,31 @@ use std::time::Duration;
 
 use handover_application::App;
 use handover_application::use_cases::*;
-use handover_domain::{Money, Order, OrderId, Shipment, TenantId, Title};
+use handover_domain::{Money, Order, OrderId, TenantId, Title};
 
 use super::journal::{Journal, Listed, Told};
-use super::{by_user, gateway, tenants, user};
+use super::{Scene, buying, by_user, gateway, tenants, user};
 use crate::faults::{Fault, Faults};
 
 /// How long a client waits that does not hang up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One thing a client does. What it was refused or promised it writes down.
-pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
+pub(crate) async fn act(app: &App, scene: &Scene) {
+    let faults = &scene.faults;
     let patience = if faults.strikes(Fault::HangUp) { faults.dice.millis(1..60) } else { PATIENCE };
     // A client that hangs up learns nothing, whatever has happened.
-    let answered = tokio::time::timeout(patience, act_once(app, faults, journal)).await;
+    let answered = tokio::time::timeout(patience, act_once(app, scene)).await;
     if answered.is_err() {
         faults.note("a client", || "hangs up".to_owned());
     }
 }
 
-async fn act_once(app: &App, faults: &Faults, journal: &Journal) {
+async fn act_once(app: &App, Scene { faults, journal, bank }: &Scene) {
     let orders = journal.orders();
     let roll = faults.dice.below(100);
     if orders.is_empty() || roll < 38 {
-        return buy(app, faults, journal).await;
+        return buying::buy(app, faults, journal).await;
     }
     if roll < 42 {
         return shelve(app, faults, journal).await;
@@ -40,27 +41,10 @@ async fn act_once(app: &App, faults: &Faults, journal: &Journal) {
         return look_where_it_may_not(app, faults, tenant, id).await;
     }
     let Ok(Some(order)) = look(app, tenant, id).await else { return };
-    match faults.dice.below(10) {
-        0..=4 => gateway::pay(app, faults, journal, &order).await,
+    match faults.dice.below(12) {
+        0..=5 => gateway::pay(app, faults, journal, bank, &order).await,
+        6 | 7 => buying::refund(app, faults, journal, &order).await,
         _ => step(app, faults, journal, &order).await,
-    }
-}
-
-async fn buy(app: &App, faults: &Faults, journal: &Journal) {
-    let Some(product) = faults.dice.pick(&journal.products()).copied() else { return };
-    let buyer = user(100 + faults.dice.below(5));
-    let who = format!("buyer {buyer}");
-    let place = async || {
-        let context = by_user(faults, product.tenant, buyer);
-        match place_order(app, &context, PlaceOrder::of(product.id)).await {
-            Ok(order) => journal.placed(&who, product.tenant, order.id),
-            Err(error) => journal.failed(&who, &context, &error),
-        }
-    };
-    if faults.strikes(Fault::AsksTwice) {
-        tokio::join!(place(), place());
-    } else {
-        place().await;
     }
 }
 
@@ -70,15 +54,18 @@ async fn list(app: &App, faults: &Faults, journal: &Journal) {
     let seller = user(200 + faults.dice.below(4));
     let title = Title::try_from(format!("thing {:x}", faults.dice.below(u64::MAX))).expect("a legal title");
     let price = Money::from_minor(100 + i64::try_from(faults.dice.below(9_000)).unwrap_or(0));
-    let command = ListProduct { title: title.clone(), price: price.expect("a legal price") };
+    let price = price.expect("a legal price");
+    let command = ListProduct { title: title.clone(), price };
     match list_product(app, &by_user(faults, tenant, seller), command).await {
-        Ok(product) => journal.listed(Listed { tenant, id: product.id, seller }, title),
+        Ok(product) => journal.listed(Listed { tenant, id: product.id, seller, price }, title),
         Err(error) => faults.note(&format!("seller {seller}"), || format!("does not know: {error}")),
     }
 }
 
 async fn shelve(app: &App, faults: &Faults, journal: &Journal) {
-    let Some(Listed { tenant, id, seller }) = faults.dice.pick(&journal.products()).copied() else { return };
+    let Some(Listed { tenant, id, seller, .. }) = faults.dice.pick(&journal.products()).copied() else {
+        return;
+    };
     let shelf = if faults.dice.permille(400) { Shelf::Off } else { Shelf::On };
     let context = by_user(faults, tenant, seller);
     if let Err(error) = shelve_product(app, &context, id, shelf).await {
@@ -100,10 +87,14 @@ async fn look_where_it_may_not(app: &App, faults: &Faults, tenant: TenantId, id:
         return pay_as_the_seller(app, faults, tenant, id).await;
     }
     let context = by_user(faults, tenant, who);
-    let seen = match faults.dice.below(3) {
-        0 => find_order(app, &context, id).await,
-        1 => cancel_order(app, &context, id).await,
-        _ => complete_order(app, &context, id).await,
+    let seen = match faults.dice.below(4) {
+        3 => {
+            let command = RequestRefund { order: id, reason: "curious".to_owned() };
+            request_refund(app, &context, command).await.map(|_| ())
+        }
+        0 => find_order(app, &context, id).await.map(|_| ()),
+        1 => cancel_order(app, &context, id).await.map(|_| ()),
+        _ => complete_order(app, &context, id).await.map(|_| ()),
     };
     match seen {
         Err(UseCaseError::NotFound { .. }) => {
@@ -118,36 +109,30 @@ async fn look_where_it_may_not(app: &App, faults: &Faults, tenant: TenantId, id:
     }
 }
 
-/// A seller sees the order, and must not pay it.
+/// A seller sees the order, and must neither pay it nor have it paid back.
 async fn pay_as_the_seller(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
     let Ok(Some(order)) = look(app, tenant, id).await else { return };
-    let start = StartPayment { order: id, method: "card".into() };
-    if let Ok(payment) = start_payment(app, &by_user(faults, tenant, order.seller), start).await {
-        faults.violation(format!("the seller of order {id} started payment {}", payment.id));
+    let context = by_user(faults, tenant, order.seller);
+    let done = if faults.dice.permille(500) {
+        let start = StartPayment { order: id, method: "card".into() };
+        start_payment(app, &context, start).await.map(|payment| format!("payment {}", payment.id))
+    } else {
+        let command = RequestRefund { order: id, reason: "sold out".to_owned() };
+        request_refund(app, &context, command).await.map(|refund| format!("refund {}", refund.id))
+    };
+    if let Ok(what) = done {
+        faults.violation(format!("the seller of order {id} started {what}"));
     }
 }
 
 async fn step(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
-    let (seller, buyer) = (format!("seller {}", order.seller), format!("buyer {}", order.buyer));
-    let by = |id| by_user(faults, order.tenant, id);
-    let (who, context, reached) = match faults.dice.below(5) {
-        0 | 1 => {
-            let shipment = Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a legal shipment");
-            let context = by(order.seller);
-            let reached = ship_order(app, &context, order.id, shipment).await;
-            (seller, context, reached)
-        }
-        2 | 3 => {
-            let context = by(order.buyer);
-            let reached = complete_order(app, &context, order.id).await;
-            (buyer, context, reached)
-        }
-        _ => {
-            let context = by(order.buyer);
-            let reached = cancel_order(app, &context, order.id).await;
-            (buyer, context, reached)
-        }
+    let context = by_user(faults, order.tenant, order.buyer);
+    let reached = match faults.dice.below(5) {
+        0 | 1 => return buying::ship(app, faults, journal, order).await,
+        2 | 3 => complete_order(app, &context, order.id).await,
+        _ => cancel_order(app, &context, order.id).await,
     };
+    let who = format!("buyer {}", order.buyer);
     match reached {
         Ok(after) => journal.tell(&who, Told::Reached(order.id, after.status)),
         Err(error) => journal.failed(&who, &context, &error),

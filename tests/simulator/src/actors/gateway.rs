@@ -4,18 +4,31 @@ use handover_application::App;
 use handover_application::use_cases::*;
 use handover_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
 
+use super::bank::Bank;
 use super::journal::{Journal, Told};
 use super::{by_gateway, by_user};
 use crate::faults::{Fault, Faults};
 
+/// How often a buyer tries again whose order still has something to be locked.
+const TRIES: usize = 4;
+
 /// The buyer pays; the gateway reports.
-pub(super) async fn pay(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
+pub(super) async fn pay(app: &App, faults: &Faults, journal: &Journal, bank: &Bank, order: &Order) {
     let who = format!("buyer {}", order.buyer);
-    let context = by_user(faults, order.tenant, order.buyer);
-    let start = StartPayment { order: order.id, method: "card".into() };
-    let payment = match start_payment(app, &context, start).await {
-        Ok(payment) => payment,
-        Err(error) => return journal.failed(&who, &context, &error),
+    let mut tries = TRIES;
+    let payment = loop {
+        let context = by_user(faults, order.tenant, order.buyer);
+        let start = StartPayment { order: order.id, method: "card".into() };
+        match start_payment(app, &context, start).await {
+            Ok(payment) => break payment,
+            Err(error) => {
+                journal.failed(&who, &context, &error);
+                tries -= 1;
+                if tries == 0 || !come_again(faults, &error).await {
+                    return;
+                }
+            }
+        }
     };
     if payment.order != order.id {
         faults.violation(format!(
@@ -23,7 +36,12 @@ pub(super) async fn pay(app: &App, faults: &Faults, journal: &Journal, order: &O
             order.id, payment.id
         ));
     }
-    let result = if faults.dice.permille(150) { PaymentResult::Failed } else { PaymentResult::Success };
+    if payment.amount == Money::ZERO {
+        // Nothing is left for the gateway to do.
+        faults.cover(|coverage| coverage.place("a payment without the gateway"));
+        return journal.tell(&who, Told::Settled(payment.id));
+    }
+    let result = bank.decide(&payment);
     if faults.strikes(Fault::ReportedLate) {
         faults.sleep(faults.dice.millis(3_000..10_000)).await;
     }
@@ -73,9 +91,20 @@ async fn settle(
         }
         Err(error) => {
             journal.failed("the gateway", &context, &error);
+            come_again(faults, &error).await;
             false
         }
     }
+}
+
+/// Whether it is worth while to come again soon: then it is soon.
+async fn come_again(faults: &Faults, error: &UseCaseError) -> bool {
+    let soon = matches!(error, UseCaseError::AssetsNotLocked);
+    if soon {
+        faults.cover(|coverage| coverage.place("a payment that waited for its locks"));
+        faults.sleep(faults.dice.millis(50..800)).await;
+    }
+    soon
 }
 
 /// A report that must be refused whenever it comes.

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handover_application::CommandContext;
 use handover_application::use_cases::UseCaseError;
-use handover_domain::{OrderId, OrderStatus, PaymentId, ProductId, TenantId, Title, UserId};
+use handover_domain::{
+    Asset, CouponId, Money, OrderId, OrderStatus, PaymentId, ProductId, RefundId, RefundStatus, TenantId,
+    Title, UserId,
+};
 
 use crate::faults::Faults;
 
@@ -14,10 +17,35 @@ pub(crate) enum Told {
     Placed(OrderId),
     Reached(OrderId, OrderStatus),
     Settled(PaymentId),
+    /// A refund of this order was begun, or is being processed.
+    Refunds(OrderId, RefundId),
+    /// The gateway was heard: so the refund ended.
+    PaidBack(RefundId, RefundStatus),
+    /// So much of this was given to a user, once.
+    Given(Gift),
     /// So many events were redriven in this trace.
     Redriven(String, u64),
     /// The command in this trace was refused for good: it changed nothing.
     Refused(String, String),
+}
+
+/// What an operator gave in one trace: minor units or points; of a coupon, what it takes off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Gift {
+    pub(crate) tenant: TenantId,
+    pub(crate) user: UserId,
+    pub(crate) asset: Asset,
+    pub(crate) amount: i64,
+    pub(crate) trace: String,
+}
+
+/// A coupon, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Issued {
+    pub(crate) tenant: TenantId,
+    pub(crate) user: UserId,
+    pub(crate) id: CouponId,
+    pub(crate) discount: Money,
 }
 
 /// A product and where it is sold.
@@ -26,6 +54,7 @@ pub(crate) struct Listed {
     pub(crate) tenant: TenantId,
     pub(crate) id: ProductId,
     pub(crate) seller: UserId,
+    pub(crate) price: Money,
 }
 
 /// What all clients of a run share.
@@ -41,6 +70,7 @@ struct Book {
     orders: Vec<(TenantId, OrderId)>,
     products: Vec<Listed>,
     titles: Vec<(Listed, Title)>,
+    coupons: Vec<Issued>,
 }
 
 impl Journal {
@@ -78,6 +108,21 @@ impl Journal {
         self.book().orders.clone()
     }
 
+    /// A coupon was issued.
+    pub(crate) fn issued(&self, coupon: Issued) {
+        self.book().coupons.push(coupon);
+    }
+
+    /// Whether a user was given anything, as far as anybody was told.
+    pub(crate) fn has_gifts(&self, tenant: TenantId, user: UserId) -> bool {
+        let is_its = |told: &Told| matches!(told, Told::Given(it) if (it.tenant, it.user) == (tenant, user));
+        self.book().told.iter().any(is_its)
+    }
+
+    pub(crate) fn coupons(&self) -> Vec<Issued> {
+        self.book().coupons.clone()
+    }
+
     pub(crate) fn placed(&self, who: &str, tenant: TenantId, order: OrderId) {
         let mut book = self.book();
         if !book.orders.contains(&(tenant, order)) {
@@ -92,6 +137,11 @@ impl Journal {
             Told::Placed(order) => format!("is told: order {order} is placed"),
             Told::Reached(order, status) => format!("is told: order {order} is {status}"),
             Told::Settled(payment) => format!("is told: payment {payment} is settled"),
+            Told::Refunds(order, refund) => format!("is told: order {order} is paid back by refund {refund}"),
+            Told::PaidBack(refund, status) => format!("is told: refund {refund} is {status}"),
+            Told::Given(Gift { user, asset, amount, .. }) => {
+                format!("is told: buyer {user} has {} {asset} more", asset.show(*amount))
+            }
             Told::Redriven(_, count) => format!("is told: {count} events are redriven"),
             Told::Refused(_, why) => format!("is refused: {why}"),
         });
@@ -106,6 +156,10 @@ impl Journal {
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
+            | UseCaseError::Refund(_)
+            | UseCaseError::Asset(_)
+            | UseCaseError::AssetsNotLocked
+            | UseCaseError::KeyTaken
             | UseCaseError::NothingHeld => {
                 self.tell(who, Told::Refused(context.trace.trace_id.clone(), error.to_string()));
             }

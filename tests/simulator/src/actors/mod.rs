@@ -1,8 +1,11 @@
 //! Everybody who wants something of the application, or happens to it. An actor draws from the run's dice, acts through
 //! the use cases, and writes into the journal what it was told.
 
+pub(crate) mod bank;
+mod buying;
 pub(crate) mod clients;
 mod gateway;
+pub(crate) mod gifts;
 pub(crate) mod journal;
 pub(crate) mod operators;
 pub(crate) mod weather;
@@ -10,11 +13,26 @@ pub(crate) mod weather;
 use handover_application::{Actor, CommandContext, Role, Trace};
 use handover_domain::{TenantId, UserId};
 
+use self::bank::Bank;
+use self::journal::Journal;
 use super::faults::Faults;
+
+/// What all actors of a run have to do with.
+#[derive(Clone)]
+pub(crate) struct Scene {
+    pub(crate) faults: Faults,
+    pub(crate) journal: Journal,
+    pub(crate) bank: Bank,
+}
 
 /// The marketplaces of a run. Nobody of the one sees anything of the other.
 pub(crate) fn tenants() -> [TenantId; 2] {
     [TenantId::DEFAULT, TenantId::try_from(2).expect("a small positive number is an id")]
+}
+
+/// The buyers of both marketplaces: the same numbers are other people in the other.
+pub(crate) fn buyers() -> impl Iterator<Item = UserId> {
+    (100..105).map(user)
 }
 
 pub(crate) fn user(number: u64) -> UserId {
@@ -32,11 +50,11 @@ pub(crate) fn by_user(faults: &Faults, tenant: TenantId, id: UserId) -> CommandC
     context(faults, tenant, Actor::User { id, roles: vec![Role::User] })
 }
 
-fn by_gateway(faults: &Faults, tenant: TenantId) -> CommandContext {
+pub(crate) fn by_gateway(faults: &Faults, tenant: TenantId) -> CommandContext {
     context(faults, tenant, Actor::Gateway)
 }
 
 /// An operator's command, who sees its own tenant.
-fn by_operator(faults: &Faults, tenant: TenantId) -> CommandContext {
+pub(crate) fn by_operator(faults: &Faults, tenant: TenantId) -> CommandContext {
     context(faults, tenant, Actor::User { id: user(900), roles: vec![Role::Operator] })
 }

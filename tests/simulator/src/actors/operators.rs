@@ -7,14 +7,18 @@ use handover_application::use_cases::{UseCaseError, outbox};
 use handover_domain::{OutboxStatus, TenantId};
 
 use super::journal::{Journal, Told};
-use super::{by_operator, tenants};
+use super::{by_operator, gifts, tenants};
 use crate::faults::Faults;
 
 /// What an operator does now and then.
 pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
     let tenant = if faults.dice.permille(500) { first } else { second };
-    let done = match faults.dice.below(12) {
+    let done = match faults.dice.below(13) {
+        12 => {
+            gifts::one(app, faults, journal, tenant).await;
+            Ok(())
+        }
         0 | 1 => redrive(app, faults, journal, tenant, OutboxStatus::Failed).await,
         2 | 3 => redrive(app, faults, journal, tenant, OutboxStatus::Sent).await,
         4..=7 => replay(app, faults, tenant).await,

@@ -1,7 +1,10 @@
 //! What happens to broker, database and clocks by itself.
 
-use handover_application::ports::Message;
+use handover_application::App;
+use handover_application::consumers::standard;
+use handover_application::ports::{Message, OutboxFilter, Store};
 use handover_application::topology::*;
+use handover_domain::{ConsumeStatus, EventType, OutboxStatus};
 use handover_memory::{MemoryBroker, MemoryStore};
 
 use crate::faults::{Fault, Faults};
@@ -40,8 +43,17 @@ pub(crate) async fn of_the_broker(faults: &Faults, broker: &MemoryBroker) {
     }
 }
 
-const CONSUMED: [&str; 6] =
-    [INVENTORY_QUEUE, FULFILLMENT_QUEUE, STATUS_SYNC_QUEUE, CREDIT_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE];
+const CONSUMED: [&str; 9] = [
+    INVENTORY_QUEUE,
+    FULFILLMENT_QUEUE,
+    STATUS_SYNC_QUEUE,
+    COUPON_QUEUE,
+    WALLET_QUEUE,
+    POINTS_QUEUE,
+    CREDIT_QUEUE,
+    TIMEOUT_QUEUE,
+    WEBHOOK_QUEUE,
+];
 
 /// Puts something into a queue that is no event of ours.
 fn litter(faults: &Faults, broker: &MemoryBroker) {
@@ -69,6 +81,34 @@ fn purge(faults: &Faults, broker: &MemoryBroker) {
         faults.note("weather", || format!("{queue} loses {lost} messages"));
         if lost > 0 {
             faults.seen(|seen| seen.strays.clear());
+        }
+    }
+}
+
+/// Now and then somebody deletes a row of the outbox that everybody has consumed. Never ends.
+pub(crate) async fn of_the_outbox(plain: &App, faults: &Faults, store: &MemoryStore) {
+    let paid = EventType::OrderPaid.as_str();
+    let filter = OutboxFilter {
+        event_type: Some(paid.to_owned()),
+        status: Some(OutboxStatus::Sent),
+        ..OutboxFilter::default()
+    };
+    let takers = standard(plain).iter().filter(|it| it.handler.takes().contains(&paid)).count();
+    if !faults.has(Fault::RowDeleted) {
+        return;
+    }
+    loop {
+        faults.sleep(faults.dice.millis(500..2_500)).await;
+        let Ok(mut view) = store.view().await else { continue };
+        let Ok(rows) = view.outbox_page(&filter, None, 20).await else { continue };
+        for row in rows {
+            let consumed = view.consumed_of(std::slice::from_ref(&row.event_id)).await.unwrap_or_default();
+            let applied = consumed.iter().filter(|it| it.record.status == ConsumeStatus::Success).count();
+            if applied == takers && faults.strikes(Fault::RowDeleted) && store.lose_event(&row.event_id) {
+                faults.note("weather", || format!("the row of {} is deleted", row.event_id));
+                faults.seen(|seen| seen.deleted.insert(row.event_id));
+                break;
+            }
         }
     }
 }

@@ -47,6 +47,19 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     check_audit(case).await
 }
 
+/// Whether it waits for a person for good: an earlier step of its order, which it needs, was discarded at this consumer.
+fn lacks_a_step(case: &Case<'_>, (name, queue): (&str, &str), row: &OutboxRow) -> bool {
+    let is_asset = Asset::HELD.iter().any(|asset| asset.as_str() == name);
+    let mut earlier = case.rows.iter().filter(|it| {
+        it.aggregate == row.aggregate && it.is_ordered() && it.aggregate_seq < row.aggregate_seq
+    });
+    let discarded = |it: &OutboxRow| {
+        let letter = case.letters.get(&(queue.to_owned(), it.event_id.to_string()));
+        letter.is_some_and(|letter| letter.status == DeadLetterStatus::Discarded)
+    };
+    is_asset && earlier.any(discarded)
+}
+
 fn check_one(
     case: &mut Case<'_>,
     (name, queue): (&str, &str),
@@ -65,7 +78,11 @@ fn check_one(
     }
     let letter = case.letters.get(&(queue.to_owned(), row.event_id.to_string())).map(|letter| letter.status);
     match record.map(|record| record.status) {
-        Some(ConsumeStatus::Success) if letter == Some(DeadLetterStatus::Discarded) => {
+        // What was discarded while its row was lost was no event of ours then.
+        Some(ConsumeStatus::Success)
+            if letter == Some(DeadLetterStatus::Discarded)
+                && !case.evidence.faults.seen(|seen| seen.deleted.contains(&row.event_id)) =>
+        {
             case.breaks(format!("{event} was discarded at {name} and took effect all the same"));
         }
         Some(ConsumeStatus::Success) => {}
@@ -74,7 +91,9 @@ fn check_one(
             case.evidence.faults.cover(|coverage| coverage.place("a dead letter"));
             let seen = match letter {
                 Some(DeadLetterStatus::Discarded) => true,
-                Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => !case.evidence.tidied,
+                Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => {
+                    !case.evidence.tidied || lacks_a_step(case, (name, queue), row)
+                }
                 Some(DeadLetterStatus::Replayed) | None => false,
             };
             if !seen {

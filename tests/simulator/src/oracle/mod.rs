@@ -3,10 +3,13 @@
 //! What can be seen on the way is checked there: at each commit ([`crate::ports`]), and where a client is answered
 //! ([`crate::actors`]).
 
+mod assets;
 mod convergence;
 mod effects;
+mod good_day;
 mod history;
 mod log;
+mod money;
 mod parties;
 mod promises;
 
@@ -18,6 +21,7 @@ use handover_application::consumers::standard;
 use handover_application::ports::*;
 use handover_domain::*;
 
+use super::actors::bank::Bank;
 use super::actors::journal::Journal;
 use super::faults::Faults;
 
@@ -29,6 +33,7 @@ pub(crate) struct Evidence {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) app: App,
     pub(crate) journal: Journal,
+    pub(crate) bank: Bank,
     pub(crate) faults: Faults,
     /// Operators gave everything another chance since the trouble ended: nothing may be left but what they discarded.
     pub(crate) tidied: bool,
@@ -111,6 +116,12 @@ impl Case<'_> {
 }
 
 pub(crate) use convergence::differences;
+pub(crate) use money::flaws;
+
+/// How many dead letters nobody has decided on.
+pub(crate) async fn open_letters(store: &dyn Store) -> Result<u64, StoreError> {
+    store.view().await?.undecided_dead_letters(None).await
+}
 
 /// How many orders and events there are.
 pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreError> {
@@ -140,7 +151,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, most: usize) -> Result<Vec<St
         return Ok(open);
     }
     let rows = evidence.rows().await?;
-    let case = case(evidence, &rows).await?;
+    let mut case = case(evidence, &rows).await?;
     let subscribers = standard(&evidence.app);
     for row in &rows {
         if case.is_held(row) {
@@ -165,6 +176,9 @@ pub(crate) async fn unsettled(evidence: &Evidence, most: usize) -> Result<Vec<St
             return Ok(open);
         }
     }
+    if open.is_empty() {
+        open = money::unsettled(&mut case).await?;
+    }
     Ok(open)
 }
 
@@ -177,7 +191,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
         of_order.entry((row.aggregate.tenant, row.aggregate.id)).or_default().push(row);
     }
     let mut orders: Vec<Order> = Vec::new();
-    let mut counted = parties::Counted::new();
+    let (mut counted, mut used) = (parties::Counted::new(), assets::Used::default());
     for ((tenant, id), rows) in &of_order {
         let Ok(id) = OrderId::try_from(*id) else { continue };
         let Some(order) = case.view.order_by_id(*tenant, id).await? else {
@@ -187,10 +201,12 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
         history::check(&mut case, &order, rows).await?;
         effects::check(&mut case, &order, rows).await?;
         parties::check(&mut case, &order, rows, &mut counted).await?;
+        assets::check(&mut case, &order, rows, &mut used).await?;
         orders.push(order);
     }
     parties::check_scores(&mut case, &counted).await?;
     history::check_products(&mut case, &orders).await?;
+    money::check(&mut case, &used).await?;
     promises::check(&mut case).await?;
     log::check(&mut case).await?;
     Ok(case.broken)

@@ -6,7 +6,7 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{ALL, Case};
-use crate::actors::journal::Told;
+use crate::actors::journal::{Gift, Told};
 
 pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     let traces: BTreeSet<String> = case.rows.iter().filter_map(|row| row.metadata.trace_id.clone()).collect();
@@ -22,19 +22,50 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
                 let settled = case.view.payment_by_id(*payment).await?;
                 settled.is_some_and(|payment| payment.status != PaymentStatus::Processing)
             }
+            Told::Refunds(order, refund) => {
+                let refund = case.view.refund_by_id(*refund).await?;
+                refund.is_some_and(|refund| refund.order == *order)
+            }
+            Told::PaidBack(refund, status) => {
+                let refund = case.view.refund_by_id(*refund).await?;
+                refund.is_some_and(|refund| refund.status == *status)
+            }
+            Told::Given(gift) => {
+                let given = audited.get(&gift.trace) == Some(&1);
+                given && was_given(case.view.as_mut(), gift).await?
+            }
             Told::Redriven(trace, count) => audited.get(trace).copied().unwrap_or(0) == *count,
             Told::Refused(trace, _) => !traces.contains(trace),
         };
         if !holds {
             case.breaks(match &told {
                 Told::Refused(trace, why) => format!("refused ({why}), and done all the same: trace {trace}"),
-                Told::Placed(_) | Told::Reached(..) | Told::Settled(_) | Told::Redriven(..) => {
-                    format!("a client was told {told:?}, and it is not so")
-                }
+                Told::Placed(_)
+                | Told::Reached(..)
+                | Told::Settled(_)
+                | Told::Refunds(..)
+                | Told::PaidBack(..)
+                | Told::Given(_)
+                | Told::Redriven(..) => format!("a client was told {told:?}, and it is not so"),
             });
         }
     }
     check_listed(case).await
+}
+
+/// What was given in one trace was given once.
+async fn was_given(view: &mut dyn View, gift: &Gift) -> Result<bool, StoreError> {
+    let purse = match gift.asset {
+        Asset::Wallet => Purse::Wallet,
+        Asset::Points => Purse::Points,
+        // Each is looked at by itself.
+        Asset::Coupon | Asset::Cash => return Ok(true),
+    };
+    let entries = view.entries_page(gift.tenant, gift.user, purse, None, ALL).await?;
+    let operations = entries.into_iter().map(|entry| entry.effect.operation);
+    let in_trace = operations.filter(|it| it.trace_id.as_ref() == Some(&gift.trace));
+    let given: BTreeMap<OperationKey, i64> = in_trace.map(|it| (it.key, it.amount)).collect();
+    Ok(given.into_values().eq([gift.amount]))
 }
 
 /// One listing is one product, whatever became of the first attempt.

@@ -2,6 +2,7 @@
 
 pub(crate) mod broker;
 pub(crate) mod clock;
+pub(crate) mod gateway;
 pub(crate) mod store;
 pub(crate) mod unit;
 mod wrote;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use handover_application::ports::{PartitionHold, RelayId, StoreError, UnitOfWork};
-use handover_domain::{AggregateRef, EventId, Partition};
+use handover_domain::{AggregateRef, Balance, EventId, Partition};
 
 use super::Process;
 use crate::faults::CrashPoint;
@@ -29,6 +29,10 @@ pub(super) struct Wrote {
     pub(super) takes: bool,
     /// It began a replay.
     pub(super) replays: bool,
+    /// It wrote down that the gateway is asked to pay back.
+    pub(super) claims: bool,
+    /// Balances, as it left them.
+    pub(super) balances: Vec<Balance>,
     /// An operator's action wrote it, and said so in the audit log.
     pub(super) by_operator: bool,
     pub(super) audited: bool,
@@ -87,6 +91,20 @@ impl Wrote {
         Ok(())
     }
 
+    /// Before the commit: what is frozen is what the holds say. A purse that is written is locked, and so are its holds.
+    pub(super) async fn check_purses(&mut self, unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
+        for balance in std::mem::take(&mut self.balances) {
+            let (user, purse) = (balance.user, balance.purse);
+            let holds = unit.holds_of_user(balance.tenant, user, purse.asset()).await?;
+            let held: i64 = holds.iter().map(|hold| hold.amount).sum();
+            if held != balance.frozen {
+                let frozen = balance.frozen;
+                self.broken.push(format!("{frozen} are frozen in the {purse} of {user}, holds say {held}"));
+            }
+        }
+        Ok(())
+    }
+
     /// It is committed: what it did happened, and must have been right.
     pub(super) fn happened(&self, process: &Process) {
         self.lines.iter().for_each(|line| process.note(|| line.clone()));
@@ -121,6 +139,7 @@ impl Wrote {
             (self.fails, CrashPoint::AfterFailureBeforeNack),
             (self.takes, CrashPoint::InHandover),
             (self.replays, CrashPoint::InReplayBeforeSending),
+            (self.claims, CrashPoint::AfterClaimBeforeGateway),
         ];
         points.into_iter().filter(|(reached, _)| *reached).map(|(_, point)| point)
     }

@@ -23,7 +23,7 @@ passes_on! { impl CreditRepo for UnitOfWork {
 
 impl<I: ?Sized> Faulty<I> {
     /// What handlers run into when they write: a bug, bad data, a slow plan.
-    async fn effects<'a>(
+    pub(super) async fn effects<'a>(
         &mut self,
         consumer: &'static str,
         effects: impl Iterator<Item = (OrderId, &'a EventId)> + Send,

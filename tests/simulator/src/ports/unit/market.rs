@@ -3,7 +3,7 @@
 use handover_application::ports::*;
 use handover_domain::*;
 
-use super::passes_on;
+use super::{Faulty, passes_on};
 
 fn of_product(product: &Product) -> String {
     format!("product {}", product.id)
@@ -30,7 +30,13 @@ passes_on! { impl OrderRepo for UnitOfWork {
             unit.inserted("an order", order.status.as_str(), what);
         };
     fn advance_order(after: &Order) -> Changed,
-        first |unit| before = unit.inner.order_by_id(after.tenant, after.id).await?,
+        first |unit| before = {
+            let before = unit.inner.order_by_id(after.tenant, after.id).await?;
+            if let Some(before) = &before {
+                unit.check_moved(before, after).await?;
+            }
+            before
+        },
         then |unit, changed| {
             let from = before.map(|before| before.status.as_str());
             let what = || format!("order {}", after.id);
@@ -47,3 +53,26 @@ passes_on! { impl PaymentRepo for UnitOfWork {
             unit.advanced(*changed, ("a payment", from, after.status.as_str()), || of_payment(after));
         };
 } }
+
+impl<I: UnitOfWork + ?Sized> Faulty<I> {
+    /// An order is paid when every asset it names is held, and is not shipped while it is being paid back.
+    async fn check_moved(&mut self, before: &Order, after: &Order) -> Result<(), StoreError> {
+        match (before.status, after.status) {
+            (OrderStatus::Pending, OrderStatus::Paid) => {
+                let holds = self.inner.holds_of(after.tenant, after.id).await?;
+                let is_held =
+                    |asset| holds.iter().any(|it| it.asset == asset && it.status == HoldStatus::Frozen);
+                if let Some(asset) = after.assets.named().find(|asset| !is_held(*asset)) {
+                    self.wrote
+                        .broken
+                        .push(format!("order {} was paid, and its {asset} is not locked", after.id));
+                }
+            }
+            (OrderStatus::Paid, OrderStatus::Shipped) if before.refund.is_some() => {
+                self.wrote.broken.push(format!("order {} was shipped while it is being paid back", after.id));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

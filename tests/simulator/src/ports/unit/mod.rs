@@ -2,6 +2,7 @@
 //!
 //! Each port of the store is passed on by [`passes_on!`], in the file of what it is about.
 
+mod assets;
 mod consuming;
 mod effects;
 mod leases;
@@ -86,13 +87,15 @@ impl<I: ?Sized> Faulty<I> {
 
 /// Writes each method of a port once: a fault, or the inner call.
 ///
-/// `dies POINT` may be as far as the process gets. `first |unit| was = ..` looks at what is there before the call, or
+/// `dies POINT` may be as far as the process gets. `of |unit| arg = ..` passes something else on instead of an argument.
+/// `first |unit| was = ..` looks at what is there before the call, or
 /// refuses it; `was` is for what comes later. `then |unit, result| ..` comes after a call that succeeded: it records
 /// or changes the result. Both may await, fail, and use the arguments.
 macro_rules! passes_on {
     (impl $port:ident for $bound:ident { $(
         fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty
             $(, dies $point:path)?
+            $(, of |$owner:ident| $own:ident = $owned:expr)?
             $(, first |$before:ident| $was:pat = $first:expr)?
             $(, then |$after:ident, $result:ident| $then:expr)?;
     )* }) => {
@@ -101,6 +104,13 @@ macro_rules! passes_on {
             $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$out, StoreError> {
                 $(self.process.may_die($point).await;)?
                 self.statement()?;
+                $(
+                    let $own = {
+                        let $owner = &mut *self;
+                        $owned
+                    };
+                    let $own = &*$own;
+                )?
                 $(let $was = {
                     let $before = &mut *self;
                     $first
@@ -134,6 +144,7 @@ impl UnitOfWork for Faulty<dyn UnitOfWork> {
             return Err(unknown());
         }
         wrote.check_owner(inner.as_mut()).await?;
+        wrote.check_purses(inner.as_mut()).await?;
         inner.commit().await?;
         wrote.happened(&process);
         for point in wrote.crash_points() {

@@ -1,5 +1,6 @@
 //! The outbox: SENT only after a confirm, in the order of the aggregate, failures counted one by one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -8,15 +9,26 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{Faulty, passes_on};
-use crate::faults::CrashPoint;
+use crate::faults::{CrashPoint, Fault};
 use crate::setting::RELAY_RESTS;
 
 passes_on! { impl OutboxRepo for UnitOfWork {
     fn append(events: &[NewEvent]) -> (),
+        of |unit| events = unit.without_lost(events),
+        first |unit| () = {
+            if events.iter().any(is_repair) {
+                unit.process.may_die(CrashPoint::InRepair).await;
+            }
+        },
         then |unit, _done| {
             for event in events {
                 let what = || named(&event.event_type, &event.event_id, &event.aggregate);
                 unit.inserted("an outbox row", OutboxStatus::New.as_str(), what);
+                if is_repair(event) {
+                    // Later ones of its order went on while it was lost.
+                    unit.cover("a lost event announced once more");
+                    unit.wrote.given_up.push(event.event_id.clone());
+                }
             }
             unit.wrote.announces |= !events.is_empty();
         };
@@ -60,7 +72,11 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             if *changed == movable as u64 {
                 unit.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
             }
-            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0);
+            let by_reaper = unit.is_by_reaper(&rows).await?;
+            if by_reaper && *changed > 0 {
+                unit.cover("a paid event sent again by the reaper");
+            }
+            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0 && !by_reaper);
             unit.wrote.redriven.extend(ids);
         };
     fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64,
@@ -71,6 +87,11 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             }
         };
 } }
+
+/// Whether the repair announces it.
+fn is_repair(event: &NewEvent) -> bool {
+    event.metadata.trace_id.as_deref().is_some_and(|trace| trace.starts_with("repair-"))
+}
 
 /// An event in the words of the story.
 fn named(event_type: &str, id: &EventId, aggregate: &AggregateRef) -> String {
@@ -84,6 +105,32 @@ fn of(row: &OutboxRow) -> String {
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
     async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
         self.inner.outbox_by_event(events).await
+    }
+
+    /// The events that get into the outbox.
+    fn without_lost<'e>(&mut self, events: &'e [NewEvent]) -> Cow<'e, [NewEvent]> {
+        let is_paid =
+            |event: &NewEvent| event.event_type == EventType::OrderPaid.as_str() && !is_repair(event);
+        if events.iter().any(is_paid) && self.process.faults.strikes(Fault::RowNeverThere) {
+            self.process.note(|| {
+                format!(
+                    "loses the row of {}",
+                    events.iter().map(|it| it.event_id.to_string()).collect::<String>()
+                )
+            });
+            return events.iter().filter(|event| !is_paid(event)).cloned().collect();
+        }
+        Cow::Borrowed(events)
+    }
+
+    /// Whether these rows may be moved by the reaper, who is no operator: the payment of one order that still holds
+    /// something.
+    async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
+        let [row] = rows else { return Ok(false) };
+        let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
+        let holds = self.inner.holds_of(row.aggregate.tenant, order).await?;
+        let is_paid = row.event_type == EventType::OrderPaid.as_str();
+        Ok(is_paid && holds.iter().any(|hold| hold.status == HoldStatus::Frozen))
     }
 
     fn check_confirmed(&mut self, sent: &[OutboxRow]) {

@@ -15,6 +15,8 @@ passes_on! { impl OrderQueries for View {
     fn order_by_id(tenant: TenantId, id: OrderId) -> Option<Order>;
     fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
     fn orders_page(tenant: TenantId, user: UserId, side: OrderSide, status: Option<OrderStatus>, before: Option<OrderId>, limit: u32) -> Vec<Order>;
+    fn orders_by_id(tenant: TenantId, ids: &[OrderId]) -> Vec<Order>;
+    fn orders_changed(tenant: Option<TenantId>, since: DateTime<Utc>, until: DateTime<Utc>, after: Option<(DateTime<Utc>, OrderId)>, limit: u32) -> Vec<Order>;
     fn orders_overdue(created_by: DateTime<Utc>, limit: u32) -> Vec<(TenantId, OrderId)>,
         then |view, overdue| {
             if !overdue.is_empty() {
@@ -26,6 +28,31 @@ passes_on! { impl PaymentQueries for View {
     fn payment_by_id(id: PaymentId) -> Option<Payment>;
     fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
     fn payments_of(tenant: TenantId, order: OrderId) -> Vec<Payment>;
+} }
+passes_on! { impl RefundQueries for View {
+    fn refund_by_id(id: RefundId) -> Option<Refund>;
+    fn refunds_of(tenant: TenantId, order: OrderId) -> Vec<Refund>;
+    fn refunds_due(now: DateTime<Utc>, limit: u32) -> Vec<Refund>;
+} }
+passes_on! { impl AssetQueries for View {
+    fn coupon_by_id(tenant: TenantId, id: CouponId) -> Option<Coupon>;
+    fn coupons_page(tenant: TenantId, user: UserId, before: Option<CouponId>, limit: u32) -> Vec<Coupon>;
+    fn coupons_expired(now: DateTime<Utc>, limit: u32) -> Vec<Coupon>;
+    fn balance_of(tenant: TenantId, user: UserId, purse: Purse) -> Option<Balance>;
+    fn holds_of(tenant: TenantId, order: OrderId) -> Vec<Hold>;
+    fn holds_of_user(tenant: TenantId, user: UserId, asset: Asset) -> Vec<Hold>;
+    fn holds_frozen(created_by: DateTime<Utc>, after: Option<(DateTime<Utc>, OrderId, Asset)>, limit: u32) -> Vec<Hold>,
+        then |view, holds| {
+            if !holds.is_empty() {
+                view.process.may_die(CrashPoint::InReaper).await;
+            }
+        };
+    fn operations_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<AssetOperation>;
+    fn entries_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<(OperationKey, Entry)>;
+    fn operations_of(tenant: TenantId, order: OrderId) -> Vec<AssetOperation>;
+    fn entries_page(tenant: TenantId, user: UserId, purse: Purse, before: Option<i64>, limit: u32) -> Vec<Numbered<LedgerEntry>>;
+    fn account_totals(tenant: Option<TenantId>) -> Vec<AccountTotal>;
+    fn ledger_flaws(tenant: Option<TenantId>, limit: u32) -> Vec<LedgerFlaw>;
 } }
 passes_on! { impl OutboxQueries for View {
     fn outbox_due(partitions: PartitionSet, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<OutboxRow>;
@@ -56,6 +83,7 @@ passes_on! { impl ConsumeQueries for View {
     fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
     fn consumed_page(filter: &ConsumedFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<Consumed>>;
     fn consumed_of(events: &[EventId]) -> Vec<Consumed>;
+    fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
     fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
 } }
 passes_on! { impl DeadLetterQueries for View {

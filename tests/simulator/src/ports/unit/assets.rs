@@ -1,0 +1,128 @@
+//! Coupons, holds, balances, the ledger and refunds: each hold ends once and as its order did, no more goes back than came.
+
+use handover_application::ports::*;
+use handover_domain::*;
+
+use super::{Faulty, passes_on};
+use crate::faults::CrashPoint;
+use crate::machines::NOTHING;
+
+passes_on! { impl AssetRepo for UnitOfWork {
+    fn insert_coupon(coupon: &Coupon) -> (),
+        then |unit, _done| unit.inserted("a coupon", coupon.status.as_str(), || of_coupon(coupon));
+    fn advance_coupon(after: &Coupon) -> Changed,
+        first |unit| before = unit.inner.coupon_by_id(after.tenant, after.id).await?,
+        then |unit, changed| {
+            let free = CouponStatus::Available.as_str();
+            let mut from = before.as_ref().map(|before| before.status.as_str());
+            // In one unit from one order to another: given back by the one, locked by the other.
+            let of = before.and_then(|before| before.order);
+            if of.is_some() && after.order.is_some() && of != after.order {
+                unit.advanced(*changed, ("a coupon", from, free), || of_coupon(after));
+                from = Some(free);
+            }
+            unit.advanced(*changed, ("a coupon", from, after.status.as_str()), || of_coupon(after));
+        };
+    fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
+    fn put_holds(holds: &[Hold]) -> (),
+        dies CrashPoint::InLock,
+        first |unit| () = {
+            for hold in holds {
+                unit.check_hold(hold).await?;
+            }
+        };
+    fn lock_balances(purse: Purse, users: &[(TenantId, UserId)], now: chrono::DateTime<chrono::Utc>) -> Vec<Balance>;
+    fn put_balances(balances: &[Balance]) -> (),
+        then |unit, _done| unit.wrote.balances.extend(balances.iter().cloned());
+    fn post(postings: &[Posting]) -> (),
+        first |unit| () = {
+            for (consumer, caused) in of_events(postings) {
+                unit.effects(consumer, caused.into_iter()).await?;
+            }
+        };
+} }
+passes_on! { impl RefundRepo for UnitOfWork {
+    fn insert_refund(refund: &Refund) -> (),
+        first |unit| () = unit.check_cap(refund).await?,
+        then |unit, _done| unit.inserted("a refund", refund.status.as_str(), || of_refund(refund));
+    fn advance_refund(after: &Refund) -> Changed,
+        first |unit| before = unit.inner.refund_by_id(after.id).await?,
+        then |unit, changed| {
+            let asked = before.as_ref().is_some_and(|before| after.attempts > before.attempts);
+            unit.wrote.claims |= asked && *changed == Changed::One;
+            let from = before.map(|before| before.status.as_str());
+            unit.advanced(*changed, ("a refund", from, after.status.as_str()), || of_refund(after));
+        };
+} }
+
+fn of_coupon(coupon: &Coupon) -> String {
+    format!("coupon {} of buyer {}", coupon.id, coupon.user)
+}
+
+fn of_refund(refund: &Refund) -> String {
+    format!("refund {} of payment {} of order {}", refund.id, refund.payment, refund.order)
+}
+
+/// Where a hold stands, in the words of [`crate::machines`].
+fn state(hold: &Hold) -> &'static str {
+    if hold.reverted { "REVERTED" } else { hold.status.as_str() }
+}
+
+/// What consumers post, by consumer: what came by the gateway, an operator or the reaper is no event's effect.
+fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)>)> {
+    let mut of_events = Vec::new();
+    for asset in Asset::HELD {
+        let its = postings.iter().map(|posting| &posting.operation).filter(|it| it.asset == asset);
+        let caused: Vec<_> = its.filter_map(|it| Some((it.order?, it.event_id.as_ref()?))).collect();
+        if !caused.is_empty() {
+            of_events.push((asset.as_str(), caused));
+        }
+    }
+    of_events
+}
+
+impl<I: UnitOfWork + ?Sized> Faulty<I> {
+    /// A hold is committed for an order that was paid, and released for one that is cancelled.
+    async fn check_hold(&mut self, hold: &Hold) -> Result<(), StoreError> {
+        let before = self.inner.holds_of(hold.tenant, hold.order).await?;
+        let before = before.iter().find(|before| before.asset == hold.asset).map_or(NOTHING, state);
+        let what = || format!("the hold on the {} of order {}", hold.asset, hold.order);
+        let order = self.inner.order_by_id(hold.tenant, hold.order).await?;
+        let was_paid = order.as_ref().is_some_and(|order| order.pay_time.is_some());
+        let fits = match hold.status {
+            HoldStatus::Frozen => order.is_some(),
+            HoldStatus::Committed => was_paid,
+            // A lock that is refused cancels its order in the same unit.
+            HoldStatus::Released => order.as_ref().is_some_and(|it| it.status == OrderStatus::Cancelled),
+        };
+        let refused = before == NOTHING && hold.status == HoldStatus::Released;
+        if refused
+            && order.as_ref().is_some_and(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed))
+        {
+            self.cover("a lock that was refused");
+        }
+        if !fits {
+            let status = order.map(|order| order.status);
+            self.wrote.broken.push(format!("{} became {}, and the order is {status:?}", what(), state(hold)));
+        }
+        if before != state(hold) {
+            self.step(("a hold", before, state(hold)), what);
+        }
+        Ok(())
+    }
+
+    /// No more goes back than came.
+    async fn check_cap(&mut self, refund: &Refund) -> Result<(), StoreError> {
+        let came = self.inner.payment_by_id(refund.payment).await?;
+        let came = came.filter(|payment| payment.status == PaymentStatus::Success);
+        let came = came.map_or(0, |payment| payment.amount.minor());
+        let others = self.inner.refunds_of(refund.tenant, refund.order).await?;
+        let live =
+            others.iter().filter(|it| it.payment == refund.payment && it.status != RefundStatus::Failed);
+        let goes: i64 = live.map(|it| it.amount.minor()).sum::<i64>() + refund.amount.minor();
+        if goes > came {
+            self.wrote.broken.push(format!("{}: {came} came, {goes} go back", of_refund(refund)));
+        }
+        Ok(())
+    }
+}
