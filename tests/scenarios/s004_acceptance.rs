@@ -3,7 +3,7 @@
 use handover_tests::deployment::{Deployment, Pair};
 use serde_json::json;
 
-use crate::purses::{With, purses};
+use crate::purses::{With, money, purses};
 use crate::shop::{BUYER, Shop};
 
 const ALL: With = With { coupon: None, wallet: 2_000, points: 150 };
@@ -36,7 +36,7 @@ async fn s004_2_a_payment_that_is_reported_twice_takes_the_assets_once(pair: Pai
     let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
     shop.locked(order, 3).await;
     let payment = shop.api.start_payment(BUYER, order).await.unwrap().value();
-    assert_eq!(payment["amount"], json!(57.0), "88.50 - 10.00 - 20.00 - 1.50");
+    assert_eq!(payment["amount"], money(5_700), "88.50 - 10.00 - 20.00 - 1.50");
     let id = payment["paymentId"].as_i64().unwrap();
     for _ in 0..2 {
         shop.api.payment_of_reported(id, &payment["amount"], "SUCCESS").await.unwrap().value();
@@ -93,7 +93,7 @@ async fn s004_3_a_lock_that_nobody_ended_is_released_by_the_reaper(pair: Pair) {
 
 /// 4 "事件丢失自动补发": an order that was paid without a word.
 async fn s004_4_a_lost_event_is_announced_by_the_consistency_job_and_takes_effect_once(pair: Pair) {
-    let shop = Shop::open(pair, &[("HANDOVER_CONSISTENCY__INTERVAL", "300ms")]).await;
+    let shop = Shop::open(pair, &[("HANDOVER_CONSISTENCY__INTERVAL", "1s")]).await;
     let coupon = shop.fill_purses().await;
     let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
     shop.locked(order, 3).await;

@@ -166,8 +166,11 @@ async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once(pair: Pair) {
 
     // The same id over another content is no repetition: it is parked, and the event stays as it was.
     send(&paid_payload(900_002)).await;
-    shop.expect_count(1, "SELECT count(*) FROM dead_letters WHERE status = 'OPEN'").await;
+    let parked = "SELECT count(*) FROM dead_letters WHERE status = 'OPEN' AND queue";
+    shop.expect_count(1, &format!("{parked} = 'order.fulfillment.queue'")).await;
     assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, 1);
+    // Nothing is earned or taken for an order that only the event knows.
+    shop.expect_count(3, &format!("{parked} LIKE 'asset.%' AND reason LIKE '%no such order%'")).await;
     let log = format!(
         "SELECT status FROM event_consume_log WHERE event_id = '{EVENT}' AND consumer = 'fulfillment'"
     );
