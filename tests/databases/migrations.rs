@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use handover_application::Wake;
-use handover_application::ports::{AssetQueries as _, OrderQueries as _, Store};
+use handover_application::ports::Store;
 use handover_domain::{OrderAssets, TenantId};
 use handover_memory::ManualClock;
 use handover_tests::samples::{order_id, start};

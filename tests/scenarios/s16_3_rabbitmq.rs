@@ -40,7 +40,13 @@ async fn shop_on(server: &Arc<RabbitServer>, pair: Pair, settings: &[(&str, &str
 /// The ORDER_PAID of an order that was paid when no queue took it, once it was tried.
 async fn paid_without_bindings(shop: &Shop) -> String {
     let order = shop.order().await;
-    for queue in ["order.fulfillment.queue", "webhook.dispatch.queue"] {
+    for queue in [
+        "order.fulfillment.queue",
+        "asset.coupon.queue",
+        "asset.wallet.queue",
+        "asset.points.queue",
+        "webhook.dispatch.queue",
+    ] {
         shop.deployment().vhost().unbind(EXCHANGE, queue, "order.paid").await.unwrap();
     }
     shop.pay(order).await;

@@ -1,5 +1,7 @@
 //! Money and goods: assets, refunds, and the jobs that keep them in step.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on panics")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

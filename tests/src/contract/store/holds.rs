@@ -104,8 +104,8 @@ pub async fn a_great_batch_of_holds_is_written_whole(rig: &dyn StoreRig) {
         assert_eq!(locked, all);
         unit.put_holds(&moved).await.unwrap();
     });
-    for n in [1, 350, 699, 700] {
-        assert_eq!(of(rig, n).await, [moved[n as usize - 1].clone()]);
+    for moved in [&moved[0], &moved[349], &moved[698], &moved[699]] {
+        assert_eq!(of(rig, moved.order.get()).await, std::slice::from_ref(moved));
     }
 }
 
@@ -120,7 +120,10 @@ pub async fn holds_are_one_tenants(rig: &dyn StoreRig) {
     assert_eq!(view.holds_of(tenant(1), order_id(1)).await.unwrap(), [released]);
     assert_eq!(view.holds_of(tenant(3), order_id(1)).await.unwrap(), []);
     assert_eq!(view.holds_of_user(tenant(1), user(10), Wallet).await.unwrap(), []);
-    assert_eq!(view.holds_of_user(tenant(2), user(10), Wallet).await.unwrap(), [foreign.clone()]);
+    assert_eq!(
+        view.holds_of_user(tenant(2), user(10), Wallet).await.unwrap(),
+        std::slice::from_ref(&foreign)
+    );
     drop(view);
     in_unit!(rig, |unit| {
         let locked = unit.lock_holds(Wallet, &[(tenant(2), order_id(1))]).await.unwrap();
