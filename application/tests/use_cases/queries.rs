@@ -85,7 +85,7 @@ async fn queue_depths_are_for_every_operator() {
     let world = World::new().await;
     let process = world.process();
     assert!(matches!(queues(&process.app, &by(BUYER)).await, Err(UseCaseError::NotAllowed { .. })));
-    assert_eq!(queues(&process.app, &as_role(Role::Operator)).await.unwrap().len(), 8);
+    assert_eq!(queues(&process.app, &as_role(Role::Operator)).await.unwrap().len(), 11);
     world.broker.set_reachable(false);
     assert!(matches!(queues(&process.app, &as_role(Role::Operator)).await, Err(UseCaseError::Broker(_))));
 }
