@@ -152,7 +152,8 @@ async fn a_refused_message_dies_into_the_dead_letter_queue_and_there_it_is_dropp
             .await
             .unwrap()
             .iter()
-            .all(|depth| depth.unacked == 0 && (depth.ready == 0 || depth.name == WEBHOOK_QUEUE))
+            .filter(|depth| [FULFILLMENT_QUEUE, DEAD_LETTER_QUEUE].contains(&depth.name.as_str()))
+            .all(|depth| depth.unacked == 0 && depth.ready == 0)
     );
 }
 
