@@ -21,8 +21,8 @@ async fn a_trace_id_is_found_in_log_outbox_message_and_consume_log() {
     let consumed =
         format!("SELECT count(*) FROM event_consume_log WHERE status = 'SUCCESS' AND trace_id = '{TRACE}'");
     eventually(Duration::from_secs(10), async || match books.number(&consumed).await {
-        2 => Ok(()),
-        other => Err(format!("{other} of inventory and webhooks").into()),
+        5 => Ok(()),
+        other => Err(format!("{other} of inventory, coupon, wallet, points and webhooks").into()),
     })
     .await;
     let rows =
