@@ -61,9 +61,13 @@ async fn paid_without_bindings(shop: &Shop) -> String {
 /// §8 and §16.3.3: what RabbitMQ returns as unroutable is not SENT; it is sent once somebody takes it again.
 async fn s16_3_3_a_message_that_no_queue_takes_is_retried_until_its_bindings_are_back(pair: Pair) {
     let retry = r#"{policy = "schedule", delays = ["1s", "20s", "20s"]}"#;
-    let shop =
-        Shop::open(pair, &[("HANDOVER_OUTBOX__RETRY", retry), ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")])
-            .await;
+    let settings = [
+        ("HANDOVER_OUTBOX__RETRY", retry),
+        ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
+        // Bindings come back one by one: what is published meanwhile, not every queue gets.
+        ("HANDOVER_CONSUMER__LOST_AFTER", "3s"),
+    ];
+    let shop = Shop::open(pair, &settings).await;
     let mut paid = 0;
     let event = loop {
         paid += 1;
