@@ -28,3 +28,4 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.coupons TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_holds TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.asset_balances TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.refunds TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.idempotency_keys TO 'handover'@'%';

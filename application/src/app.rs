@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{EventId, PointsRules};
 
+use crate::idempotency::RequestSettings;
 use crate::ports::{
     Broker, EventMetadata, Gateway, GatewayError, NewEvent, OnFailed, RefundRequest, StoreError, View,
 };
@@ -60,6 +61,8 @@ pub struct App {
     pub rules: Arc<Rules>,
     /// Event types and consumers beside the marketplace's own.
     pub extensions: Arc<Extensions>,
+    /// How long idempotency keys and answers last.
+    pub requests: Arc<RequestSettings>,
 }
 
 impl App {
@@ -72,6 +75,7 @@ impl App {
             gateway: Arc::new(NoGateway),
             rules: Arc::new(rules),
             extensions: Arc::default(),
+            requests: Arc::default(),
         }
     }
 
@@ -83,6 +87,11 @@ impl App {
     /// The same application with these event types and consumers.
     pub fn extended(self, extensions: Extensions) -> App {
         App { extensions: Arc::new(extensions), ..self }
+    }
+
+    /// The same application with these limits of idempotency keys.
+    pub fn with_requests(self, requests: RequestSettings) -> App {
+        App { requests: Arc::new(requests), ..self }
     }
 
     /// The same application for what runs by itself: not in the queue of its callers.

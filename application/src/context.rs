@@ -4,6 +4,7 @@ use std::fmt;
 
 use handover_domain::{TenantId, UserId};
 
+use crate::idempotency::Ticket;
 use crate::ports::EventMetadata;
 
 /// What a signed-in user may do beyond buying and selling (spec §1 "tenant").
@@ -78,10 +79,6 @@ pub struct Trace {
     pub traceparent: Option<String>,
 }
 
-/// A client's promise that two requests with one key are one request. Carried from the first day, used by the edge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyKey(pub String);
-
 /// The circumstances of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandContext {
@@ -91,8 +88,8 @@ pub struct CommandContext {
     pub tenant: TenantId,
     /// In which trace.
     pub trace: Trace,
-    /// Under which idempotency key, if any.
-    pub idempotency: Option<IdempotencyKey>,
+    /// The claim of its idempotency key, if it came under one.
+    pub idempotency: Option<Ticket>,
 }
 
 impl CommandContext {

@@ -10,6 +10,7 @@ pub mod consumers;
 mod context;
 mod counted;
 mod extensions;
+pub mod idempotency;
 mod ids;
 pub mod jobs;
 #[cfg(feature = "mutants")]
@@ -28,7 +29,7 @@ pub mod use_cases;
 mod wake;
 
 pub use app::{Announcer, App, Rules};
-pub use context::{Actor, CommandContext, IdempotencyKey, Role, Trace};
+pub use context::{Actor, CommandContext, Role, Trace};
 pub use counted::{METRICS, Metric, MetricKind, PENDING, append};
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};

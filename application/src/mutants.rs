@@ -261,6 +261,18 @@ mutants! {
     ///
     /// Seen: an order is shipped while its refund is being processed, or was paid back.
     ShipWhileRefunding => "ship-while-refunding",
+    /// Under one idempotency key another body is another request.
+    ///
+    /// Seen: a request is answered with what another one did.
+    AnotherBodyIsARepeat => "another-body-is-a-repeat",
+    /// Only whoever holds the claim of an idempotency key can commit under it.
+    ///
+    /// Seen: a request has two effects.
+    AnswerWithoutItsToken => "answer-without-its-token",
+    /// The answer of a request is kept in the transaction of what it did.
+    ///
+    /// Seen: a request has two effects.
+    AnswerKeptAfterwards => "answer-kept-afterwards",
     /// No more goes back than came in money: what was paid with assets is paid out as well.
     ///
     /// Seen: more goes back than came.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use crate::consumers::{Consumer, DeadLetterDrainer, answered, subscribe};
-use crate::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
+use crate::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, RequestSweep, TimeoutSweep};
 use crate::ports::{BrokerError, RelayId};
 use crate::relay::Relay;
 use crate::settings::Settings;
@@ -72,6 +72,10 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
         keep_running(&app, "dead-letters", move || {
             DeadLetterDrainer::new(drainer.clone(), &drainer.subscribers(), &settings).run()
         });
+    }
+    if roles.jobs {
+        let sweep = app.clone();
+        keep_running(&app, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
     }
     if roles.jobs && app.extensions.marketplace() == Marketplace::Runs {
         let (sweep, timeout) = (app.clone(), settings.timeout.clone());

@@ -410,6 +410,17 @@ flaws! { broken_by_store(StoreFlaw) {
         "a_second_refund_of_a_payment_is_a_conflict",
         "of_units_that_insert_a_refund_of_one_payment_exactly_one_does",
     ]
+    taken_scopes_are_ignored: TakenScopesAreIgnored breaks [
+        "a_taken_scope_is_a_conflict",
+        "of_units_that_add_one_request_exactly_one_does",
+    ]
+    requests_advance_by_any_token: RequestsAdvanceByAnyToken breaks [
+        "a_request_advances_by_its_token_only",
+        "of_units_that_take_over_one_request_exactly_one_does",
+    ]
+    answered_requests_are_dropped: AnsweredRequestsAreDropped breaks [
+        "a_request_is_dropped_by_its_token_until_it_is_answered",
+    ]
     refunds_are_due_too_late: RefundsAreDueTooLate breaks [
         "a_refund_is_due_at_its_time_and_not_before",
         "due_refunds_are_processing_and_come_earliest_first",

@@ -11,6 +11,8 @@ pub(crate) struct Case {
     pub(crate) request: Request,
     /// Whose token it carries; the program makes it.
     pub(crate) by: Option<Caller>,
+    /// Whether it is given an idempotency key of its own where one is required.
+    pub(crate) keyed: bool,
     /// As of how many seconds from now the gateway signs the body.
     pub(crate) signed: Option<i64>,
     pub(crate) expected: Expected,
@@ -46,6 +48,7 @@ fn case(name: &str, method: &'static str, path: &str) -> Case {
             framing: Framing::Length,
         },
         by: None,
+        keyed: true,
         signed: None,
         expected: Expected { status: 0, code: "", fields: Vec::new(), database: Database::Unchanged },
     }
@@ -72,6 +75,11 @@ impl Case {
     /// Without a token.
     pub(crate) fn by_nobody(self) -> Case {
         Case { by: None, ..self }
+    }
+
+    /// Without an idempotency key, whatever is required.
+    pub(crate) fn unkeyed(self) -> Case {
+        Case { keyed: false, ..self }
     }
 
     /// With a token of whatever making.

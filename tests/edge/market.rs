@@ -1,5 +1,6 @@
 //! The running program that the table is sent to, with one of everything that a request could touch.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use handover_tests::books::Books;
@@ -10,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::case::Case;
 use crate::wire::Request;
+
+/// The header that orders and payments require.
+const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
 
 pub(crate) const SELLER: i64 = 1;
 pub(crate) const BUYER: i64 = 2;
@@ -38,6 +42,7 @@ pub(crate) struct Market {
     pub(crate) api: Api,
     pub(crate) books: Books,
     secrets: Vec<String>,
+    keys: AtomicU64,
     /// On sale by the seller.
     pub(crate) product: i64,
     /// Ordered by the buyer.
@@ -117,6 +122,7 @@ impl Market {
             api,
             books,
             secrets,
+            keys: AtomicU64::new(0),
             product,
             sold,
             hidden,
@@ -154,7 +160,13 @@ impl Market {
     /// The request of a case, with its token and its signature.
     pub(crate) fn complete(&self, case: &Case) -> Request {
         let mut request = case.request.clone();
+        let requires_a_key =
+            case.request.path == "/api/v1/orders" || case.request.path.ends_with("/payments");
+        let is_keyed = request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(X_IDEMPOTENCY_KEY));
         let mut header = |name: &str, value: String| request.headers.push((name.to_owned(), value));
+        if requires_a_key && !is_keyed && case.keyed {
+            header(X_IDEMPOTENCY_KEY, format!("edge-{}", self.keys.fetch_add(1, Ordering::Relaxed)));
+        }
         if let Some(caller) = case.by {
             header("Authorization", format!("Bearer {}", self.api.token(caller)));
         }

@@ -40,7 +40,16 @@ fn keys(market: &Market) -> Vec<Case> {
             .header("X-Idempotency-Key", key)
             .invalid(&["X-Idempotency-Key"])
     };
+    let unkeyed = |name: &str, path: &str, body: &str| {
+        post(&format!("no idempotency key, {name}"), path)
+            .by(BUYER)
+            .json(body)
+            .unkeyed()
+            .invalid(&["X-Idempotency-Key"])
+    };
     vec![
+        unkeyed("an order", ORDERS, &format!(r#"{{"productId":{}}}"#, market.product)),
+        unkeyed("a payment", &format!("{ORDERS}/{}/payments", market.pending), "{}"),
         keyed("256 characters", &"k".repeat(256)),
         keyed("with a space", "a b"),
         keyed("with a tab", "a\tb"),

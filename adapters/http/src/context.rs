@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
-use handover_application::{Actor, CommandContext, IdempotencyKey, Role, Trace};
+use handover_application::{Actor, CommandContext, Role, Trace};
 use handover_domain::TenantId;
 
 use crate::auth::TokenError;
 use crate::edge::Edge;
 use crate::envelope::Code;
 use crate::messages;
+use crate::once::X_IDEMPOTENCY_KEY;
 use crate::refusal::Refusal;
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("x-idempotency-key");
-const MAX_KEY_CHARS: usize = 255;
 
 /// A signed-in caller.
 pub(crate) struct Caller(pub(crate) CommandContext);
+
+/// A signed-in caller who names an idempotency key: without one, nobody can tell a repeat from a second order.
+pub(crate) struct KeyedCaller(pub(crate) CommandContext);
 
 /// A signed-in caller who is an operator.
 pub(crate) struct Operator(pub(crate) CommandContext);
@@ -31,14 +32,30 @@ impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        if let Some(context) = parts.extensions.get::<CommandContext>() {
+            return Ok(Caller(context.clone()));
+        }
         let token = bearer(&parts.headers).ok_or(Refusal::new(Code::NotSignedIn, messages::NOT_SIGNED_IN))?;
         let claims = edge.tokens.verify(token, edge.app.now())?;
         Ok(Caller(CommandContext {
             actor: Actor::User { id: claims.user, roles: claims.roles },
             tenant: claims.tenant,
             trace: trace(parts)?,
-            idempotency: idempotency(&parts.headers)?,
+            idempotency: None,
         }))
+    }
+}
+
+impl FromRequestParts<Arc<Edge>> for KeyedCaller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        let Caller(context) = Caller::from_request_parts(parts, edge).await?;
+        if context.idempotency.is_some() {
+            Ok(KeyedCaller(context))
+        } else {
+            Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED))
+        }
     }
 }
 
@@ -83,14 +100,4 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {
     let trace = parts.extensions.get::<Trace>().cloned();
     trace.ok_or_else(|| Refusal::fault(&"a route lies outside of the trace layer"))
-}
-
-fn idempotency(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Refusal> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=MAX_KEY_CHARS).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()) => {
-            Ok(Some(IdempotencyKey(key.to_owned())))
-        }
-        Ok(_) | Err(_) => Err(Refusal::field("X-Idempotency-Key", messages::visible_ascii(MAX_KEY_CHARS))),
-    }
 }

@@ -24,6 +24,7 @@ pub(crate) enum Code {
     NotAllowed,
     NotFound,
     Conflict,
+    InProgress,
     KeyTaken,
     Fault,
     Away,
@@ -38,6 +39,7 @@ impl Code {
             Code::NotAllowed => "A0303",
             Code::NotFound => "A0404",
             Code::Conflict => "A0409",
+            Code::InProgress => "A0401",
             Code::KeyTaken => "A0422",
             Code::Fault => "B0001",
             Code::Away => "C0001",
@@ -51,7 +53,7 @@ impl Code {
             Code::NotSignedIn => StatusCode::UNAUTHORIZED,
             Code::NotAllowed => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
-            Code::Conflict => StatusCode::CONFLICT,
+            Code::Conflict | Code::InProgress => StatusCode::CONFLICT,
             Code::KeyTaken => StatusCode::UNPROCESSABLE_ENTITY,
             Code::Fault => StatusCode::INTERNAL_SERVER_ERROR,
             Code::Away => StatusCode::SERVICE_UNAVAILABLE,
@@ -128,6 +130,12 @@ impl Done {
     pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> Answer {
         let items = serde_json::to_value(items).map_err(|error| Refusal::fault(&error))?;
         Done::ok(&json!({ "items": items, "nextCursor": next.map(|id| id.to_string()) }))
+    }
+
+    /// What was answered before.
+    pub(crate) fn stored(status: u16, data: Value) -> Answer {
+        let status = StatusCode::from_u16(status).map_err(|error| Refusal::fault(&error))?;
+        Ok(Done { status, data })
     }
 
     fn with(status: StatusCode, data: &impl Serialize) -> Answer {

@@ -17,6 +17,7 @@ mod envelope;
 mod fields;
 mod language;
 mod messages;
+mod once;
 mod path;
 mod query;
 mod refusal;

@@ -17,8 +17,9 @@ use crate::messages::{self, Text};
 
 /// How long a client is asked to wait for a dependency, in seconds.
 const RETRY_AFTER_S: u16 = 5;
-/// How long one is asked to wait for the assets of an order to be locked, in seconds: their events are on their way.
-const LOCKING_S: u16 = 1;
+/// How long one is asked to wait for what is on its way, in seconds: the locks of an order's assets, the answer to the same
+/// request.
+const SOON_S: u16 = 1;
 
 /// An answer that refuses.
 #[derive(Debug)]
@@ -115,9 +116,13 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::Asset(refusal) => asset_refusal(&refusal, AMOUNTS_OF_A_GIFT),
             UseCaseError::AssetsNotLocked => {
                 let away = Refusal::away(&error, messages::NOT_LOCKED_YET);
-                Refusal { retry_after_s: Some(LOCKING_S), ..away }
+                Refusal { retry_after_s: Some(SOON_S), ..away }
             }
             UseCaseError::KeyTaken => Refusal::new(Code::KeyTaken, messages::KEY_TAKEN),
+            UseCaseError::InProgress => {
+                let busy = Refusal::new(Code::InProgress, messages::IN_PROGRESS);
+                Refusal { retry_after_s: Some(SOON_S), ..busy }
+            }
             UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
             UseCaseError::Broker(error) => error.into(),

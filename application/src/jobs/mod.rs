@@ -3,9 +3,11 @@
 mod consistency_repair;
 mod lock_timeout_reaper;
 mod refund_dispatcher;
+mod request_sweep;
 mod timeout_sweep;
 
 pub use consistency_repair::ConsistencyRepair;
 pub use lock_timeout_reaper::{LockTimeoutReaper, Reaped};
 pub use refund_dispatcher::RefundDispatcher;
+pub use request_sweep::RequestSweep;
 pub use timeout_sweep::TimeoutSweep;

@@ -12,6 +12,7 @@ mod credit;
 mod dead_letters;
 mod effects;
 mod gateway;
+mod idempotency;
 mod leases;
 mod notifications;
 mod orders;
@@ -41,6 +42,7 @@ pub use effects::{
     ShipmentTask,
 };
 pub use gateway::{Gateway, GatewayError, RefundRequest};
+pub use idempotency::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer};
 pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};

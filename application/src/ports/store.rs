@@ -8,7 +8,8 @@ use super::{
     AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo,
     DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries, LeaseRepo,
     NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo,
-    PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo,
+    PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries,
+    RequestRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -101,6 +102,7 @@ pub trait View:
     + CreditQueries
     + LeaseQueries
     + AuditQueries
+    + RequestQueries
     + Send
 {
 }
@@ -119,6 +121,7 @@ impl<T> View for T where
         + CreditQueries
         + LeaseQueries
         + AuditQueries
+        + RequestQueries
         + Send
 {
 }
@@ -152,6 +155,7 @@ pub trait UnitOfWork:
     + CreditRepo
     + LeaseRepo
     + AuditRepo
+    + RequestRepo
     + IdBlocks
     + AsAny
 {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use handover_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
+use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
-use crate::{App, CommandContext, with_tx};
+use crate::{App, CommandContext};
 
 /// What is put on sale.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub async fn list_product(
         update_time: now,
     };
     let ids = Arc::clone(&app.ids);
-    with_tx(&app.tx, move |unit, attempt| {
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (mut product, ids) = (product.clone(), Arc::clone(&ids));
         Box::pin(async move {
             if attempt.may_have_happened()

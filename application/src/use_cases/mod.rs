@@ -76,6 +76,9 @@ pub enum UseCaseError {
     /// The idempotency key was used for something else.
     #[error("the idempotency key was used for another request")]
     KeyTaken,
+    /// Another attempt at the same request, under the same idempotency key, is at work, or has overtaken this one.
+    #[error("the same request is being processed")]
+    InProgress,
     /// There is nothing to release: failed events hold no later ones (`outbox.on-failed = "continue"`).
     #[error("nothing is held: outbox.on-failed is continue")]
     NothingHeld,
@@ -100,6 +103,7 @@ impl UnitError for UseCaseError {
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
             | UseCaseError::KeyTaken
+            | UseCaseError::InProgress
             | UseCaseError::NothingHeld
             | UseCaseError::Broker(_) => None,
         }

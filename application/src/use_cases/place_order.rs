@@ -3,9 +3,10 @@
 use handover_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, ProductId};
 
 use super::{UseCaseError, one_row};
+use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, append_later, planted};
 use crate::ports::IdKind;
-use crate::{App, CommandContext, append, with_tx};
+use crate::{App, CommandContext, append};
 
 /// What is bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub async fn place_order(
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
     let (tenant, rules) = (context.tenant, app.rules.points);
     let apart = planted(Mutant::EventOutsideTransaction).then(|| app.tx.clone());
-    with_tx(&app.tx, move |unit, attempt| {
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (announcer, apart) = (announcer.clone(), apart.clone());
         Box::pin(async move {
             if attempt.may_have_happened()

@@ -7,9 +7,10 @@ use handover_domain::{
 
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
+use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, UnitOfWork};
-use crate::{App, CommandContext, Role, with_tx};
+use crate::{App, CommandContext, Role};
 
 /// What is to be paid back, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub async fn request_refund(
     let tenant = context.tenant;
     let id = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
-    with_tx(&app.tx, move |unit, attempt| {
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (announcer, reason) = (announcer.clone(), command.reason.clone());
         Box::pin(async move {
             let found = match user {

@@ -3,7 +3,8 @@
 use handover_domain::{Product, ProductAction, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::{App, CommandContext, with_tx};
+use crate::idempotency::{Effect, with_answer};
+use crate::{App, CommandContext};
 
 /// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub async fn shelve_product(
         Shelf::Off => ProductAction::OffShelf,
         Shelf::On => ProductAction::OnShelf,
     };
-    with_tx(&app.tx, move |unit, attempt| {
+    with_answer(app, context, Effect::Moves, move |unit, attempt| {
         Box::pin(async move {
             let product =
                 unit.product_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "product" })?;

@@ -7,9 +7,10 @@ use handover_domain::{
 
 use super::UseCaseError;
 use super::settle_payment::{By, assets_are_locked, settle};
+use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
-use crate::{App, CommandContext, with_tx};
+use crate::{App, CommandContext};
 
 /// What is paid, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub async fn start_payment(
     let (id, refund) = (app.ids.next(IdKind::Payment).await?, app.ids.next(IdKind::Refund).await?);
     let announcer = app.announcer(context, 2);
     let now = announcer.now;
-    with_tx(&app.tx, move |unit, attempt| {
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (method, announcer) = (command.method.clone(), announcer.clone());
         Box::pin(async move {
             let order = unit

@@ -4,9 +4,10 @@ use handover_domain::{Order, OrderAction, OrderActor, OrderId, OrderStatus, Prod
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;
+use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{OutboxQueries, UnitOfWork};
-use crate::{Actor, App, CommandContext, append, with_tx};
+use crate::{Actor, App, CommandContext, append};
 
 /// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
 /// from the `skip`th on.
@@ -57,7 +58,7 @@ pub(super) async fn by_party(
     };
     let tenant = context.tenant;
     let announcer = app.announcer(context, 1);
-    with_tx(&app.tx, move |unit, attempt| {
+    with_answer(app, context, Effect::Moves, move |unit, attempt| {
         let (action, announcer) = (action.clone(), announcer.clone());
         Box::pin(async move {
             let order = unit

@@ -1,8 +1,10 @@
 //! What operators give.
 
+use handover_application::CommandContext;
+use handover_application::idempotency::{Begun, KeyedRequest, begin};
+use handover_application::ports::RequestScope;
 use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::{Gift, give};
-use handover_application::{CommandContext, IdempotencyKey};
 use handover_domain::*;
 
 use crate::market::{Market, buyer, operator, points};
@@ -11,7 +13,17 @@ use crate::support::{BUYER, TENANT, by, money};
 #[tokio::test(start_paused = true)]
 async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result() {
     let market = Market::new().await;
-    let context = CommandContext { idempotency: Some(IdempotencyKey("may-2026".into())), ..operator() };
+    let scope = RequestScope {
+        tenant: TENANT,
+        user: operator().user().unwrap(),
+        route: "POST /gifts".into(),
+        key: "may-2026".into(),
+    };
+    let asked = KeyedRequest { scope, body_hash: String::new(), trace_id: "t".into() };
+    let Begun::First(ticket) = begin(market.app(), asked, |_| Ok("null".into())).await.unwrap() else {
+        panic!("it never came before");
+    };
+    let context = CommandContext { idempotency: Some(ticket), ..operator() };
     let first = give(market.app(), &context, buyer(), Gift::Deposit(money(500))).await.unwrap();
     let again = give(market.app(), &context, buyer(), Gift::Deposit(money(500))).await.unwrap();
     assert_eq!(again, first);

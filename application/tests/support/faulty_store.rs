@@ -286,3 +286,12 @@ passes_on!(RefundRepo {
     fn insert_refund(refund: &Refund) -> ();
     fn advance_refund(after: &Refund) -> Changed;
 });
+passes_on!(RequestQueries {
+    fn request_of(scope: &RequestScope) -> Option<KeptRequest>;
+});
+passes_on!(RequestRepo {
+    fn insert_request(request: &KeptRequest) -> ();
+    fn advance_request(token: &str, after: &KeptRequest) -> Changed;
+    fn drop_request(scope: &RequestScope, token: &str) -> Changed;
+    fn sweep_requests(now: DateTime<Utc>, limit: u32) -> u64;
+});

@@ -55,7 +55,7 @@ Sell something, buy it, look at the order:
   seller="Authorization: Bearer $({program} token{same} --user 1)"
   buyer="Authorization: Bearer $({program} token{same} --user 2)"
   curl -s {base}/api/v1/products -H "$seller" -H 'Content-Type: application/json' -d '{{"title":"Desk lamp","price":88.50}}'
-  curl -s {base}/api/v1/orders -H "$buyer" -H 'Content-Type: application/json' -d '{{"productId":1}}'
+  curl -s {base}/api/v1/orders -H "$buyer" -H 'X-Idempotency-Key: lamp-1' -H 'Content-Type: application/json' -d '{{"productId":1}}'
   curl -s {base}/api/v1/orders/1 -H "$buyer"
 "#,
         database = config.database,

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use handover_application::ports::Clock;
@@ -153,9 +154,9 @@ impl Server {
     /// One request; answers with `data`.
     #[track_caller]
     pub(crate) fn ask(&self, token: &str, request: &str, body: &str) -> Value {
-        let length = body.len();
-        let headers =
-            format!("Authorization: Bearer {token}\r\nX-Idempotency-Key: key-{length}\r\n{JSON_BODY}");
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        let key = KEYS.fetch_add(1, Ordering::Relaxed);
+        let headers = format!("Authorization: Bearer {token}\r\nX-Idempotency-Key: key-{key}\r\n{JSON_BODY}");
         data(&self.send(request, &headers, body))
     }
 

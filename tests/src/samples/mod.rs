@@ -2,8 +2,10 @@
 //! `NewEvent { occurred_at: later(5), ..event("e-1", 7, 1) }`.
 
 mod assets;
+mod requests;
 
 pub use assets::*;
+pub use requests::*;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{

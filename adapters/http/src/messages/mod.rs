@@ -71,6 +71,10 @@ pub(crate) const NOT_LOCKED_YET: Text = Text::fixed(
 );
 pub(crate) const KEY_TAKEN: Text =
     Text::fixed("the idempotency key was used for another request", "该幂等键已用于其他请求");
+pub(crate) const IN_PROGRESS: Text = Text::fixed(
+    "the same request is being processed; its answer can be asked for soon",
+    "请求处理中,请勿重复提交",
+);
 pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");

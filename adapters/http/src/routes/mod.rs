@@ -1,5 +1,6 @@
 //! Every address the service answers at.
 
+mod answers;
 mod assets;
 mod health;
 mod metrics;
@@ -21,9 +22,11 @@ use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::edge::Edge;
+use crate::once::once;
 use crate::refusal::Refusal;
 use crate::trace::traced;
 
+pub(crate) use answers::answered;
 pub use metrics::Render;
 
 /// The routes of spec §4 on this edge.
@@ -34,24 +37,26 @@ pub fn router(edge: Edge) -> Router {
 /// The same, and `/metrics` where somebody counts.
 pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
     let counted = metrics.map_or_else(Router::new, metrics::routes);
-    layered(routes().merge(counted), edge)
+    let edge = Arc::new(edge);
+    layered(routes(&edge).merge(counted), edge)
 }
 
-fn routes() -> Router<Arc<Edge>> {
-    let api = Router::new()
+fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let of_users = Router::new()
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
-        .nest("/payments", payments::routes())
-        .nest("/refunds", refunds::routes())
         .nest("/ops", ops::routes())
         .merge(mine::routes())
-        .merge(assets::routes());
-    Router::new().nest("/api/v1", api).merge(health::routes())
+        .merge(assets::routes())
+        .route_layer(from_fn_with_state(Arc::clone(edge), once));
+    // What the gateway reports names what it is about itself.
+    let of_the_gateway =
+        Router::new().nest("/payments", payments::routes()).nest("/refunds", refunds::routes());
+    Router::new().nest("/api/v1", of_users.merge(of_the_gateway)).merge(health::routes())
 }
 
 /// The routes within everything that a request passes on its way to them.
-fn layered(routes: Router<Arc<Edge>>, edge: Edge) -> Router {
-    let edge = Arc::new(edge);
+fn layered(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
     routes
         .fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) })
         .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) })

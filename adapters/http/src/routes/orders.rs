@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{payments, refunds, timeline};
 use crate::body::{JsonBody, OptionalBody};
-use crate::context::Caller;
+use crate::context::{Caller, KeyedCaller};
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::fields;
@@ -38,7 +38,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OrderView {
+pub(super) struct OrderView {
     order_id: OrderId,
     order_no: OrderNo,
     product_id: ProductId,
@@ -93,7 +93,7 @@ impl From<Order> for OrderView {
 
 async fn place(
     State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    KeyedCaller(context): KeyedCaller,
     JsonBody(mut body): JsonBody,
 ) -> Answer {
     let product = body.required("productId", fields::id);

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::body::OptionalBody;
 use crate::callback::{SignedBody, result};
-use crate::context::{Caller, Gateway};
+use crate::context::{Gateway, KeyedCaller};
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::fields::{self, Fields};
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PaymentView {
+pub(super) struct PaymentView {
     payment_id: PaymentId,
     order_id: OrderId,
     amount: Money,
@@ -52,7 +52,7 @@ impl From<Payment> for PaymentView {
 /// `POST /api/v1/orders/{id}/payments`.
 pub(super) async fn start(
     State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    KeyedCaller(context): KeyedCaller,
     PathId(order): PathId<OrderId>,
     OptionalBody(mut body): OptionalBody,
 ) -> Answer {

@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ProductView {
+pub(super) struct ProductView {
     product_id: ProductId,
     title: Title,
     price: Money,

@@ -26,7 +26,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RefundView {
+pub(super) struct RefundView {
     refund_id: RefundId,
     order_id: OrderId,
     payment_id: PaymentId,

@@ -4,6 +4,8 @@ use handover_application::Role;
 
 use crate::world::{BUYER, SELLER, STRANGER, World};
 
+const PRODUCT: &str = r#"{"title":"a bicycle","price":88.50}"#;
+
 #[tokio::test(start_paused = true)]
 async fn every_wrong_field_of_a_product_is_named() {
     let world = World::new().await;
@@ -130,16 +132,13 @@ async fn an_idempotency_key_is_visible_ascii() {
     let world = World::new().await;
     let longest = "k".repeat(255);
     for key in ["k", longest.as_str()] {
-        world
-            .get_as(BUYER, "/api/v1/orders")
-            .header("x-idempotency-key", key)
-            .send()
-            .await
-            .expect(200, "00000");
+        let request = world.post_as(SELLER, "/api/v1/products").header("x-idempotency-key", key);
+        request.json(PRODUCT).send().await.expect(201, "00000");
     }
     let too_long = "k".repeat(256);
     for key in ["", "a b", too_long.as_str()] {
-        let answer = world.get_as(BUYER, "/api/v1/orders").header("x-idempotency-key", key).send().await;
+        let request = world.post_as(SELLER, "/api/v1/products").header("x-idempotency-key", key);
+        let answer = request.json(PRODUCT).send().await;
         assert_eq!(answer.expect(400, "A0400").wrong_fields(), ["X-Idempotency-Key"]);
     }
 }

@@ -11,6 +11,7 @@ mod letters;
 mod logs;
 mod looks;
 mod mine;
+mod once;
 mod operations;
 mod orders;
 mod payments;

@@ -114,7 +114,9 @@ async fn strangers_and_other_tenants_find_no_order() {
         let path = format!("/api/v1/orders/{order}");
         world.get(&path).token(token).send().await.expect(404, "A0404");
         for step in ["cancel", "complete", "payments"] {
-            world.post(&format!("{path}/{step}")).token(token).send().await.expect(404, "A0404");
+            let request =
+                world.post(&format!("{path}/{step}")).token(token).header("x-idempotency-key", step);
+            request.send().await.expect(404, "A0404");
         }
         world.post(&format!("{path}/ship")).token(token).json(parcel).send().await.expect(404, "A0404");
     }

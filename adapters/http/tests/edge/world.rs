@@ -1,6 +1,7 @@
 //! An edge on the memory adapters, and what can be wrong with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,6 +29,7 @@ pub(crate) struct World {
     pub(crate) app: App,
     pub(crate) broker: MemoryBroker,
     pub(crate) tokens: Tokens,
+    keys: AtomicU64,
 }
 
 /// What a test wants otherwise.
@@ -90,7 +92,8 @@ impl World {
             readiness: setup.readiness,
             limits: setup.limits,
         };
-        World { router: router(edge), app, broker, tokens: Tokens::new(SECRET).unwrap() }
+        let tokens = Tokens::new(SECRET).unwrap();
+        World { router: router(edge), app, broker, tokens, keys: AtomicU64::new(0) }
     }
 
     pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {
@@ -122,8 +125,15 @@ impl World {
     }
 
     /// As a user of tenant 1.
+    ///
+    /// Under a key of its own where one is required.
     pub(crate) fn post_as(&self, user: i64, path: &str) -> Request {
-        self.post(path).token(&self.token(user, 1, &[Role::User]))
+        let request = self.post(path).token(&self.token(user, 1, &[Role::User]));
+        if path != "/api/v1/orders" && !path.ends_with("/payments") {
+            return request;
+        }
+        let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        request.header("x-idempotency-key", &format!("world-{key}"))
     }
 
     /// A product of the seller, for 88.50.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{IdKind, RelayId, StoreError};
+use handover_application::ports::{IdKind, RelayId, RequestScope, StoreError};
 use handover_domain::{
     Asset, CouponId, EventId, OperationKey, OrderId, Partition, PaymentId, ProductId, Purse, RefundId,
     TenantId, UserId,
@@ -35,6 +35,7 @@ pub(super) enum Lock {
     Credit(TenantId, UserId),
     Refund(RefundId),
     RefundOfPayment(PaymentId),
+    Request(RequestScope),
     Coupon(CouponId),
     Hold(TenantId, OrderId, Asset),
     Balance(TenantId, UserId, Purse),

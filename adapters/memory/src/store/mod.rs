@@ -23,6 +23,7 @@ mod outbox_index;
 mod payments;
 mod products;
 mod refunds;
+mod requests;
 mod statement;
 mod tables;
 mod unit;

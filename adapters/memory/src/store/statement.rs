@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    AuditEntry, Clock, CreditChange, ListingChange, NewShipmentTask, Notification, Numbered, OutboxRow,
-    PartitionLease,
+    AuditEntry, Clock, CreditChange, KeptRequest, ListingChange, NewShipmentTask, Notification, Numbered,
+    OutboxRow, PartitionLease,
 };
 use handover_domain::{Balance, Coupon, Hold, Order, Partition, Payment, Product, Refund};
 
@@ -61,6 +61,7 @@ tables! {
     credit_changes: Numbered<CreditChange>,
     credit: CreditRow,
     refunds: Refund,
+    requests: KeptRequest,
     coupons: Coupon,
     holds: Hold,
     balances: Balance,

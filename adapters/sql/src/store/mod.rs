@@ -20,6 +20,7 @@ mod payments;
 mod plans;
 mod products;
 mod refunds;
+mod requests;
 mod sweeps;
 #[cfg(test)]
 mod upgrades;

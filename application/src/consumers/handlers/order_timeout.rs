@@ -62,6 +62,7 @@ impl Handler for TimeoutCloser {
                 | UseCaseError::Asset(_)
                 | UseCaseError::AssetsNotLocked
                 | UseCaseError::KeyTaken
+                | UseCaseError::InProgress
                 | UseCaseError::NothingHeld
                 | UseCaseError::Broker(_) => HandlerError::Recoverable(error.to_string()),
             })?;

@@ -7,9 +7,10 @@ use handover_domain::{
 };
 
 use super::{Action, asked};
+use crate::idempotency::{Effect, with_answer};
 use crate::ports::{AuditEntry, IdKind, StoreError, UnitOfWork};
 use crate::use_cases::UseCaseError;
-use crate::{App, CommandContext, Role, with_tx};
+use crate::{App, CommandContext, Role};
 
 /// What is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +36,12 @@ pub async fn give(
         Gift::Grant(points) => (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued),
     };
     let key = match &context.idempotency {
-        Some(key) => OperationKey::by_operator(kind, user, &key.0),
+        Some(ticket) => OperationKey::by_operator(kind, user, ticket.key()),
         None => OperationKey::by_operator(kind, user, app.ids.event().as_str()),
     };
-    let context = context.clone();
-    with_tx(&app.tx, move |unit, _| {
-        let (key, context) = (key.clone(), context.clone());
+    let by = context.clone();
+    with_answer(app, context, Effect::Creates, move |unit, _| {
+        let (key, context) = (key.clone(), by.clone());
         Box::pin(async move {
             let users = [(tenant, user)];
             let balance = unit
@@ -100,12 +101,12 @@ pub async fn issue_coupon(
     let (tenant, now) = (context.tenant, app.now());
     let id: CouponId = app.ids.next(IdKind::Coupon).await?;
     let key = match &context.idempotency {
-        Some(key) => OperationKey::by_operator(OperationKind::Issue, command.user, &key.0),
+        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, ticket.key()),
         None => OperationKey::issue(id),
     };
-    let context = context.clone();
-    with_tx(&app.tx, move |unit, _| {
-        let (key, context) = (key.clone(), context.clone());
+    let by = context.clone();
+    with_answer(app, context, Effect::Creates, move |unit, _| {
+        let (key, context) = (key.clone(), by.clone());
         Box::pin(async move {
             if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
                 return issued_before(unit, tenant, &before, command).await;

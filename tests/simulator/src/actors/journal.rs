@@ -163,7 +163,8 @@ impl Journal {
             | UseCaseError::NothingHeld => {
                 self.tell(who, Told::Refused(context.trace.trace_id.clone(), error.to_string()));
             }
-            UseCaseError::Store(_) | UseCaseError::Broker(_) => {
+            // Another attempt at the same request may do it.
+            UseCaseError::InProgress | UseCaseError::Store(_) | UseCaseError::Broker(_) => {
                 self.faults.note(who, || format!("does not know: {error}"));
             }
         }

@@ -37,6 +37,7 @@ pub mod products;
 pub mod races;
 pub mod redriving;
 pub mod refunds;
+pub mod requests;
 pub mod settling;
 pub mod units;
 pub mod waking;
@@ -244,6 +245,16 @@ macro_rules! store_rules {
             due_refunds_are_processing_and_come_earliest_first,
             of_units_that_insert_a_refund_of_one_payment_exactly_one_does,
             of_units_that_settle_one_refund_exactly_one_does,
+        ]
+        requests: [
+            a_request_is_read_back_as_it_was_written,
+            a_taken_scope_is_a_conflict,
+            idempotency_keys_are_compared_byte_by_byte,
+            a_request_advances_by_its_token_only,
+            a_request_is_dropped_by_its_token_until_it_is_answered,
+            expired_requests_are_swept_the_longest_expired_first,
+            of_units_that_add_one_request_exactly_one_does,
+            of_units_that_take_over_one_request_exactly_one_does,
         ]
         coupons: [
             a_coupon_is_read_back_as_it_was_written,

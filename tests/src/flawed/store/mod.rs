@@ -86,6 +86,9 @@ pub enum Flaw {
     CouponsExpireTooLate,
     ChangedOrdersLeakToOtherTenants,
     DriftIsNotNoticed,
+    TakenScopesAreIgnored,
+    RequestsAdvanceByAnyToken,
+    AnsweredRequestsAreDropped,
 }
 
 struct Shared {
@@ -275,6 +278,7 @@ mod effects;
 mod leases;
 mod operations;
 mod outbox;
+mod requests;
 
 #[async_trait]
 impl UnitOfWork for Unit {

@@ -34,7 +34,7 @@ pub(super) fn routes() -> Router<Arc<Edge>> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GiftView {
+pub(in crate::routes) struct GiftView {
     user_id: UserId,
     asset: &'static str,
     operation: &'static str,
@@ -63,7 +63,7 @@ impl From<AssetOperation> for GiftView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct IssuedView {
+pub(in crate::routes) struct IssuedView {
     coupon_id: CouponId,
     user_id: UserId,
     discount: Money,
@@ -77,7 +77,7 @@ struct IssuedView {
 
 impl IssuedView {
     /// Given again under the same key, it may have been used since.
-    fn at(now: DateTime<Utc>, coupon: &Coupon) -> IssuedView {
+    pub(in crate::routes) fn at(now: DateTime<Utc>, coupon: &Coupon) -> IssuedView {
         IssuedView {
             coupon_id: coupon.id,
             user_id: coupon.user,

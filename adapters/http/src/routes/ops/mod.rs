@@ -1,7 +1,7 @@
 //! `/api/v1/ops`: what operators see and do.
 
 mod dead_letters;
-mod gifts;
+pub(super) mod gifts;
 mod outbox;
 mod reconciliation;
 

@@ -10,6 +10,7 @@ mod letters;
 mod market;
 mod outbox;
 mod reads;
+mod requests;
 
 use async_trait::async_trait;
 use handover_application::ports::{Changed, StoreError, UnitOfWork};

@@ -115,3 +115,6 @@ passes_on! { impl LeaseQueries for View {
     fn live_relays() -> Vec<RelayId>;
     fn partition_leases() -> Vec<PartitionLease>;
 } }
+passes_on! { impl RequestQueries for View {
+    fn request_of(scope: &RequestScope) -> Option<KeptRequest>;
+} }

@@ -1,0 +1,52 @@
+//! Requests under idempotency keys.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+
+use super::{Flaw, Flawed, Unit};
+
+reads! {
+    RequestQueries {
+        fn request_of(scope: &RequestScope) -> Option<KeptRequest>;
+    }
+}
+
+writes! {
+    RequestRepo {
+        fn sweep_requests(now: DateTime<Utc>, limit: u32) -> u64;
+    }
+
+    async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
+        if self.has(Flaw::TakenScopesAreIgnored) {
+            self.be_alone().await;
+            if self.inner().request_of(&request.scope).await?.is_some() {
+                return Ok(());
+            }
+        }
+        self.inner().insert_request(request).await
+    }
+
+    async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError> {
+        if self.has(Flaw::RequestsAdvanceByAnyToken) {
+            self.be_alone().await;
+            if let Some(before) = self.inner().request_of(&after.scope).await? {
+                return self.inner().advance_request(&before.token, after).await;
+            }
+        }
+        self.inner().advance_request(token, after).await
+    }
+
+    async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
+        let found = self.inner().request_of(scope).await?;
+        if let Some(before) = found.filter(|before| before.token == token)
+            && self.has(Flaw::AnsweredRequestsAreDropped)
+            && let RequestState::Success(_) = before.state
+        {
+            let until = before.expire_time;
+            let again = KeptRequest { state: RequestState::Processing { until }, ..before };
+            self.inner().advance_request(token, &again).await?;
+        }
+        self.inner().drop_request(scope, token).await
+    }
+}
