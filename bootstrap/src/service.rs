@@ -126,6 +126,7 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
         | UseCaseError::Asset(_)
         | UseCaseError::AssetsNotLocked
         | UseCaseError::KeyTaken
+        | UseCaseError::InProgress
         | UseCaseError::NothingHeld) => Failure::Http(other.to_string()),
     }
 }

@@ -13,6 +13,7 @@ mod carrier;
 mod encryption;
 mod end_check;
 mod purses;
+mod s003_once;
 mod s004_acceptance;
 mod s004_any_order;
 mod s004_crowds;

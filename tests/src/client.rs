@@ -155,9 +155,19 @@ impl Api {
         format!("{}{path}", *self.base.borrow())
     }
 
-    /// Posts a body there.
+    /// Posts a body there, under a key of its own.
     pub async fn post(&self, caller: impl Into<Caller>, path: &str, body: Value) -> Result<Answer, Lost> {
-        let key = format!("key-{:016x}", rand_like());
+        self.post_under(&format!("key-{:016x}", rand_like()), caller, path, body).await
+    }
+
+    /// Posts a body there under this idempotency key.
+    pub async fn post_under(
+        &self,
+        key: &str,
+        caller: impl Into<Caller>,
+        path: &str,
+        body: Value,
+    ) -> Result<Answer, Lost> {
         let request =
             self.http.post(self.url(path)).bearer_auth(self.token(caller)).header("X-Idempotency-Key", key);
         self.send(request.json(&body)).await

@@ -51,6 +51,7 @@ impl Operator {
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
             | UseCaseError::KeyTaken
+            | UseCaseError::InProgress
             | UseCaseError::NothingHeld) => Failure::Refused(other.to_string()),
         }
     }
@@ -67,6 +68,7 @@ impl Operator {
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
             | UseCaseError::KeyTaken
+            | UseCaseError::InProgress
             | UseCaseError::NothingHeld
             | UseCaseError::Store(_)
             | UseCaseError::Broker(_) => self.failed(error),

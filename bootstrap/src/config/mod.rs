@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
+use handover_application::idempotency::RequestSettings;
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
 
@@ -90,6 +91,8 @@ pub struct Config {
     pub gateway_secret: Option<Secret>,
     /// The rules of the use cases.
     pub rules: Rules,
+    /// `idempotency.*`.
+    pub requests: RequestSettings,
     /// The loops' settings.
     pub settings: Settings,
     /// `log.*`.
@@ -117,6 +120,7 @@ impl Config {
                 on_failed: relay.on_failed,
                 points: money::points(&reader)?,
             },
+            requests: requests(&reader)?,
             settings: Settings {
                 relay,
                 consumer: consumer(&reader)?,
@@ -127,6 +131,23 @@ impl Config {
             log: log(&reader)?,
         })
     }
+}
+
+/// `idempotency.*`.
+fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
+    let lease_why = "it is how long a repeat of a request waits for one whose process died";
+    let lease = reader.duration("idempotency.lease", SECOND..=HOUR, lease_why)?;
+    let keep_why = "a repeat that comes later is done once more";
+    let keep = reader.duration("idempotency.keep", MINUTE..=HOUR * 24 * 366, keep_why)?;
+    if keep <= lease {
+        let remedy =
+            format!("set it above idempotency.lease, which is \"{}\"", humantime::format_duration(lease));
+        let why = "an answer would be forgotten before somebody who waits for it asks again";
+        return Err(reader.item("idempotency.keep")?.refused(why, &remedy));
+    }
+    let sweep_why = "old answers are removed by it: never, or without pause, is no sweep";
+    let sweep_interval = reader.duration("idempotency.sweep-interval", SECOND..=HOUR * 24, sweep_why)?;
+    Ok(RequestSettings { lease, keep, sweep_interval })
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);

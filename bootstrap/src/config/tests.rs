@@ -3,6 +3,7 @@ mod money;
 use std::path::Path;
 use std::time::Duration;
 
+use handover_application::idempotency::RequestSettings;
 use handover_application::ports::OnFailed;
 use handover_application::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, TimeoutSettings,
@@ -52,6 +53,7 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(debug(&config.settings.timeout), debug(&TimeoutSettings::default()));
     assert_eq!(debug(&config.settings.refund), debug(&RefundSettings::default()));
     assert_eq!(debug(&config.settings.consistency), debug(&ConsistencySettings::default()));
+    assert_eq!(debug(&config.requests), debug(&RequestSettings::default()));
     assert_eq!(config.rules.points, PointsRules::default());
     assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
     assert_eq!(config.rules.max_retry_count, 3);
@@ -221,6 +223,9 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_OUTBOX__OUTAGE", "outbox.outage", &["ignore", ""]),
         ("HANDOVER_DATABASE__CONNECTIONS", "database.connections", &["0", "1", "501", "few"]),
         ("HANDOVER_RABBITMQ__QUEUE_TYPE", "rabbitmq.queue-type", &["mirrored", ""]),
+        ("HANDOVER_IDEMPOTENCY__LEASE", "idempotency.lease", &["0s", "999ms", "61m"]),
+        ("HANDOVER_IDEMPOTENCY__KEEP", "idempotency.keep", &["0s", "40s", "367d", "1"]),
+        ("HANDOVER_IDEMPOTENCY__SWEEP_INTERVAL", "idempotency.sweep-interval", &["0s", "25h"]),
         (
             "HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES",
             "asset.lock-timeout-minutes",

@@ -38,7 +38,7 @@ pub(crate) async fn application(
 ) -> Result<App, Failure> {
     let tx = transactor(database.store(), database.clock())?;
     let broker = broker::serving(&config.broker, database).await?;
-    Ok(App::new(tx, carriage(broker), config.rules.clone()))
+    Ok(App::new(tx, carriage(broker), config.rules.clone()).with_requests(config.requests.clone()))
 }
 
 fn transactor(store: &SqlStore, clock: &Arc<dyn Clock>) -> Result<Transactor, Failure> {

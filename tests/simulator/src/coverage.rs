@@ -40,6 +40,9 @@ pub(crate) const PLACES: &[&str] = &[
     "an order closed by its deadline",
     "a lost event found by the sweep",
     "a refusal of a stranger",
+    "a request that was answered before",
+    "a repeat while the first is at work",
+    "an attempt that was overtaken",
 ];
 
 impl Coverage {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover_application::consumers::standard;
+use handover_application::idempotency::RequestSettings;
 use handover_application::ports::{Clock, Store};
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
@@ -35,6 +36,8 @@ const QUIET_WITHIN: Duration = Duration::from_secs(180);
 const STOPS_WITHIN: Duration = Duration::from_secs(120);
 /// How often somebody looks at the ledger.
 const AUDITED_EVERY: Duration = Duration::from_secs(3);
+/// How long whoever is at work on a request keeps repeats away: shorter than some are at work.
+const KEY_LEASE: Duration = Duration::from_secs(1);
 /// How often operators give everything another chance.
 const TIDIED: u32 = 4;
 /// How many in 1,000 days are compared with the same day without trouble.
@@ -155,7 +158,8 @@ impl World {
             plain: Arc::new(self.store.clone()),
         };
         let gateway = FaultyGateway { bank: self.bank.clone(), process };
-        let app = App::new(tx, Arc::new(broker), self.setting.rules());
+        let requests = RequestSettings { lease: KEY_LEASE, ..RequestSettings::default() };
+        let app = App::new(tx, Arc::new(broker), self.setting.rules()).with_requests(requests);
         (app.with_gateway(Arc::new(gateway)), wake)
     }
 

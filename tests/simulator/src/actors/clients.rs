@@ -7,7 +7,7 @@ use handover_application::use_cases::*;
 use handover_domain::{Money, Order, OrderId, TenantId, Title};
 
 use super::journal::{Journal, Listed, Told};
-use super::{Scene, buying, by_user, gateway, tenants, user};
+use super::{Scene, buying, by_user, gateway, repeats, tenants, user};
 use crate::faults::{Fault, Faults};
 
 /// How long a client waits that does not hang up.
@@ -33,11 +33,14 @@ async fn act_once(app: &App, Scene { faults, journal, bank }: &Scene) {
     if roll < 42 {
         return shelve(app, faults, journal).await;
     }
-    if roll < 46 {
+    if roll < 45 {
         return list(app, faults, journal).await;
     }
+    if roll < 50 {
+        return repeats::some(app, faults, journal).await;
+    }
     let Some((tenant, id)) = faults.dice.pick(&orders).copied() else { return };
-    if roll < 49 {
+    if roll < 53 {
         return look_where_it_may_not(app, faults, tenant, id).await;
     }
     let Ok(Some(order)) = look(app, tenant, id).await else { return };

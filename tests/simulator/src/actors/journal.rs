@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handover_application::CommandContext;
+use handover_application::ports::RequestScope;
 use handover_application::use_cases::UseCaseError;
 use handover_domain::{
     Asset, CouponId, Money, OrderId, OrderStatus, PaymentId, ProductId, RefundId, RefundStatus, TenantId,
@@ -48,6 +49,13 @@ pub(crate) struct Issued {
     pub(crate) discount: Money,
 }
 
+/// A listing that is asked for under an idempotency key, again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keyed {
+    pub(crate) scope: RequestScope,
+    pub(crate) title: Title,
+}
+
 /// A product and where it is sold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
@@ -71,6 +79,8 @@ struct Book {
     products: Vec<Listed>,
     titles: Vec<(Listed, Title)>,
     coupons: Vec<Issued>,
+    /// Requests under keys, with what they were answered.
+    keyed: Vec<(Keyed, Option<String>)>,
 }
 
 impl Journal {
@@ -98,6 +108,38 @@ impl Journal {
 
     pub(crate) fn titles(&self) -> Vec<(Listed, Title)> {
         self.book().titles.clone()
+    }
+
+    /// A seller begins to ask for this.
+    pub(crate) fn asked(&self, request: Keyed) {
+        self.book().keyed.push((request, None));
+    }
+
+    /// A request under a key was answered: always the same.
+    pub(crate) fn answered(&self, request: &Keyed, answer: &str) {
+        self.faults.note(&format!("seller {}", request.scope.user), || {
+            format!("is told under {}: product {answer}", request.scope.key)
+        });
+        let mut book = self.book();
+        let Some((_, before)) = book.keyed.iter_mut().find(|(one, _)| one == request) else { return };
+        let first = before.get_or_insert_with(|| answer.to_owned()).clone();
+        drop(book);
+        if first != answer {
+            let key = &request.scope.key;
+            self.faults.violation(format!("{key} was answered with product {first}, and with {answer}"));
+        }
+    }
+
+    pub(crate) fn was_answered(&self, request: &Keyed) -> bool {
+        self.book().keyed.iter().any(|(one, answer)| one == request && answer.is_some())
+    }
+
+    pub(crate) fn keyed(&self) -> Vec<Keyed> {
+        self.book().keyed.iter().map(|(request, _)| request.clone()).collect()
+    }
+
+    pub(crate) fn answers(&self) -> Vec<(Keyed, Option<String>)> {
+        self.book().keyed.clone()
     }
 
     pub(crate) fn products(&self) -> Vec<Listed> {

@@ -8,6 +8,7 @@ mod gateway;
 pub(crate) mod gifts;
 pub(crate) mod journal;
 pub(crate) mod operators;
+mod repeats;
 pub(crate) mod weather;
 
 use handover_application::{Actor, CommandContext, Role, Trace};

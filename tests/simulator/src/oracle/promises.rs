@@ -50,6 +50,7 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
             });
         }
     }
+    check_repeats(case).await?;
     check_listed(case).await
 }
 
@@ -66,6 +67,27 @@ async fn was_given(view: &mut dyn View, gift: &Gift) -> Result<bool, StoreError>
     let in_trace = operations.filter(|it| it.trace_id.as_ref() == Some(&gift.trace));
     let given: BTreeMap<OperationKey, i64> = in_trace.map(|it| (it.key, it.amount)).collect();
     Ok(given.into_values().eq([gift.amount]))
+}
+
+/// A request under an idempotency key has one effect at most, and is answered with that.
+async fn check_repeats(case: &mut Case<'_>) -> Result<(), StoreError> {
+    for (request, answer) in case.evidence.journal.answers() {
+        let all = case.view.products_page(request.scope.tenant, None, None, ALL).await?;
+        let made: Vec<String> = all
+            .iter()
+            .filter(|product| product.title == request.title)
+            .map(|product| product.id.to_string())
+            .collect();
+        let holds = match &answer {
+            Some(answer) => made == [answer.as_str()],
+            None => made.len() <= 1,
+        };
+        if !holds {
+            let key = &request.scope.key;
+            case.breaks(format!("{key} was answered with {answer:?}, and its request has made {made:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// One listing is one product, whatever became of the first attempt.

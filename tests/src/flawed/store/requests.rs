@@ -45,7 +45,8 @@ writes! {
         {
             let until = before.expire_time;
             let again = KeptRequest { state: RequestState::Processing { until }, ..before };
-            self.inner().advance_request(token, &again).await?;
+            let changed = self.inner().advance_request(token, &again).await?;
+            assert_eq!(changed, Changed::One, "it was read in this unit");
         }
         self.inner().drop_request(scope, token).await
     }
