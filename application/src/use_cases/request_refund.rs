@@ -1,15 +1,17 @@
 //! A buyer or an operator wants a paid order paid back.
 
+use chrono::{DateTime, Utc};
 use handover_domain::{
     Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundCause,
     RefundRefusal, RefundResult, RefundStatus,
 };
 
+use super::operations::{Action, Reason, asked};
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{IdKind, UnitOfWork};
+use crate::ports::{AuditEntry, IdKind, UnitOfWork};
 use crate::{App, CommandContext, Role};
 
 /// What is to be paid back, and why.
@@ -39,8 +41,9 @@ pub async fn request_refund(
     let tenant = context.tenant;
     let id = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
+    let entry = audited(context, &command, announcer.now);
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (announcer, reason) = (announcer.clone(), command.reason.clone());
+        let (announcer, reason, entry) = (announcer.clone(), command.reason.clone(), entry.clone());
         Box::pin(async move {
             let found = match user {
                 Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
@@ -78,6 +81,9 @@ pub async fn request_refund(
                 refund.amount = order.total;
             }
             unit.insert_refund(&refund).await?;
+            if actor == OrderActor::Operator {
+                unit.audit(&entry).await?;
+            }
             let order = match begun {
                 Some(begun) => {
                     one_row(unit.advance_order(&begun).await?, "order")?;
@@ -94,6 +100,14 @@ pub async fn request_refund(
         })
     })
     .await
+}
+
+/// What the audit log is told if it is an operator who asks.
+fn audited(context: &CommandContext, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
+    let selection = asked([("orderId", Some(command.order.get().into()))]);
+    let reason = Reason::new(command.reason.clone()).ok();
+    let action = Action { name: "refund.request", selection, reason };
+    AuditEntry { changed: 1, ..action.entry(context, (1, 1), at) }
 }
 
 /// The payment that paid the order.

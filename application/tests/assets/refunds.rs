@@ -88,6 +88,12 @@ async fn asked_for_twice_it_is_one_refund_and_after_a_failure_it_is_another() {
     let second = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
     assert_ne!(second.id, first.id);
     assert_eq!((second.cause, second.status), (RefundCause::Operator, RefundStatus::Processing));
+    // What an operator begins is in the audit log; what was begun already is not begun again.
+    let entries = market.world.view().await.audit_page(Some(TENANT), None, 10).await.unwrap();
+    let refunds: Vec<_> = entries.iter().filter(|entry| entry.effect.action == "refund.request").collect();
+    let [entry] = refunds.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(entry.effect.selection, format!(r#"{{"orderId":{}}}"#, order.id));
+    assert_eq!(entry.effect.reason.as_deref(), Some(asked(order.id).reason.as_str()));
     market.report(&second, RefundResult::Success).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     market.adds_up().await;

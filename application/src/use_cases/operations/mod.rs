@@ -92,11 +92,11 @@ impl<T: Ord + Clone> Named<T> {
 
 /// An action as the audit log will name it.
 #[derive(Debug, Clone)]
-struct Action {
-    name: &'static str,
+pub(super) struct Action {
+    pub(super) name: &'static str,
     /// The ids or the filter as they were asked for.
-    selection: Map<String, Value>,
-    reason: Option<Reason>,
+    pub(super) selection: Map<String, Value>,
+    pub(super) reason: Option<Reason>,
 }
 
 impl Action {
@@ -126,7 +126,7 @@ impl Action {
     }
 
     /// The entry of one of its units, but for how much that changed: fixed before the first attempt.
-    fn entry(
+    pub(super) fn entry(
         &self,
         context: &CommandContext,
         (part, parts): (usize, usize),
@@ -171,6 +171,6 @@ async fn done_before<U: AuditQueries + ?Sized>(
 }
 
 /// What was asked for, without what was not.
-fn asked<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+pub(super) fn asked<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
