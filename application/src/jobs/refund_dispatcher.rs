@@ -4,6 +4,7 @@
 //! another that asks again, under the same key. Only the signed report settles a refund.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::{StreamExt as _, stream};
 use handover_domain::{Refund, RefundId, RefundStatus};
 use tracing::{info, warn};
 
@@ -11,6 +12,9 @@ use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, GatewayError, RefundRequest, StoreError};
 use crate::settings::RefundSettings;
 use crate::{App, with_tx};
+
+/// How many requests to the gateway are under way at a time.
+const AT_ONCE: usize = 8;
 
 /// Dispatches refunds.
 pub struct RefundDispatcher {
@@ -44,17 +48,20 @@ impl RefundDispatcher {
     /// Asks for one batch of those that are due; tells how many it asked for.
     pub async fn dispatch(&self) -> Result<u64, StoreError> {
         let due = self.app.view().await?.refunds_due(self.app.now(), self.settings.batch.get()).await?;
-        let mut asked = 0;
-        for refund in due {
-            if self.app.tx.tasks.stopping().is_cancelled() {
-                break;
-            }
-            if let Some((refund, request)) = self.claim(refund.id).await? {
-                asked += 1;
-                self.ask(&refund, &request).await?;
-            }
+        // A gateway that hangs is waited for by some of them at a time, and by all of them before an error is told.
+        let asked: Vec<Result<bool, StoreError>> =
+            stream::iter(due).map(|refund| self.one(refund.id)).buffer_unordered(AT_ONCE).collect().await;
+        asked.into_iter().try_fold(0, |asked, one| Ok(asked + u64::from(one?)))
+    }
+
+    /// Asks for one; tells whether it did.
+    async fn one(&self, id: RefundId) -> Result<bool, StoreError> {
+        if self.app.tx.tasks.stopping().is_cancelled() {
+            return Ok(false);
         }
-        Ok(asked)
+        let Some((refund, request)) = self.claim(id).await? else { return Ok(false) };
+        self.ask(&refund, &request).await?;
+        Ok(true)
     }
 
     /// Writes down that the gateway is asked now, and when again; nothing if somebody else was faster.

@@ -3,6 +3,7 @@
 use handover_application::RefundSettings;
 use handover_application::jobs::RefundDispatcher;
 use handover_domain::*;
+use tokio::time::Instant;
 
 use crate::market::{Market, With};
 use crate::support::{pass, secs};
@@ -47,6 +48,20 @@ async fn a_request_that_was_taken_is_made_again_until_the_report_comes_and_then_
     market.report(&refund, RefundResult::Success).await.unwrap();
     pass(secs(60)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_hangs_holds_up_no_other_refund() {
+    let market = Market::open().await;
+    for _ in 0..6 {
+        let order = market.paid(With::default()).await;
+        market.refund(&order).await;
+    }
+    *market.tills.hanging.lock().unwrap() = 5;
+    let begun = Instant::now();
+    assert_eq!(dispatcher(&market).dispatch().await.unwrap(), 6);
+    assert_eq!(begun.elapsed(), RefundSettings::default().timeout, "they were waited for together");
+    assert_eq!(market.tills.asked.lock().unwrap().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]

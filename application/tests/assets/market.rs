@@ -41,12 +41,19 @@ pub(crate) struct Tills {
     pub(crate) asked: Mutex<Vec<RefundRequest>>,
     /// How many of the next requests it does not answer.
     pub(crate) away: Mutex<u32>,
+    /// How many of the next requests it takes and never answers.
+    pub(crate) hanging: Mutex<u32>,
 }
 
 #[async_trait]
 impl Gateway for Tills {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
         self.asked.lock().unwrap().push(request.clone());
+        let hangs = self.hanging.lock().unwrap().checked_sub(1);
+        if let Some(left) = hangs {
+            *self.hanging.lock().unwrap() = left;
+            std::future::pending::<()>().await;
+        }
         let mut away = self.away.lock().unwrap();
         if *away > 0 {
             *away -= 1;
