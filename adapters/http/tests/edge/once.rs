@@ -99,7 +99,7 @@ async fn a_refusal_frees_its_key() {
     let world = World::new().await;
     let product = world.product().await;
     let order = |user: i64, product: i64| {
-        let request = world.post(&"/api/v1/orders".to_owned()).token(&world.token(user, 1, &[Role::User]));
+        let request = world.post("/api/v1/orders").token(&world.token(user, 1, &[Role::User]));
         request.header(KEY, "k").json(json!({ "productId": product }).to_string())
     };
     order(SELLER, product).send().await.expect(403, "A0303");
@@ -170,10 +170,12 @@ async fn while_one_is_at_work_repeats_are_told_so_and_its_lease_heals_a_crash() 
 #[tokio::test(start_paused = true)]
 async fn of_many_at_once_one_has_an_effect_and_all_are_answered_the_same_in_the_end() {
     let world = World::new().await;
-    let requests: Vec<_> = (0..50).map(|_| tokio::spawn(world.listing(SELLER, "k").send())).collect();
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        requests.spawn(world.listing(SELLER, "k").send());
+    }
     let mut first = Vec::new();
-    for request in requests {
-        let answer = request.await.unwrap();
+    for answer in requests.join_all().await {
         if answer.status == 409 {
             assert_eq!(answer.code, "A0401");
         } else {

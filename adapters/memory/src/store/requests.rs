@@ -74,7 +74,7 @@ impl RequestRepo for MemoryUnit {
             if !statement.requests().get(scope).is_some_and(is_it) {
                 return Ok(Changed::None);
             }
-            statement.own.requests.remove(&scope);
+            statement.own.requests.remove(scope);
             Ok(Changed::One)
         })
         .await
