@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{Asset, AssetRefusal, Hold, HoldStatus};
+use handover_domain::{Asset, AssetOperation, AssetRefusal, Hold, HoldStatus, OperationKey, OperationKind};
 use proptest::prelude::*;
 
 mod common;
@@ -194,5 +194,51 @@ proptest! {
             prop_assert_eq!((ended, hold.reverted), (model.ended, model.gave_back));
             prop_assert_eq!((hold.amount, hold.version), (model.over, model.changes));
         }
+    }
+}
+
+/// The operation that a step of the hold leaves.
+fn operation(hold: &Hold, kind: OperationKind, at: DateTime<Utc>) -> AssetOperation {
+    AssetOperation {
+        tenant: hold.tenant,
+        key: OperationKey::stored(format!("{kind}:{}", hold.asset)),
+        asset: hold.asset,
+        kind,
+        user: hold.user,
+        order: Some(hold.order),
+        refund: None,
+        coupon: hold.coupon,
+        amount: hold.amount,
+        balance_after: None,
+        event_id: None,
+        trace_id: None,
+        at,
+    }
+}
+
+#[test]
+fn a_hold_can_be_told_by_its_operations() {
+    use OperationKind::{Capture, Commit, Deposit, Earn, Freeze, Release, Revert};
+    for asset in Asset::HELD {
+        let first = frozen(asset);
+        let over = |end: Hold| Hold { version: 1, ..end };
+        let lives = [
+            (vec![Freeze], first.clone()),
+            (vec![Freeze, Commit], over(first.commit(now()).unwrap().unwrap())),
+            (vec![Release, Freeze], over(first.release(now()).unwrap().unwrap())),
+            (vec![Freeze, Commit, Revert], over(committed(asset).revert(now()).unwrap().unwrap())),
+        ];
+        for (kinds, expected) in lives {
+            let at = |kind: &OperationKind| if *kind == Freeze { placed_at() } else { now() };
+            let mut told: Vec<_> = kinds.iter().map(|kind| operation(&first, *kind, at(kind))).collect();
+            // What moves no hold, and what is of another asset, says nothing of it.
+            told.extend([Deposit, Earn, Capture].map(|kind| operation(&first, kind, now())));
+            for other in Asset::HELD.into_iter().filter(|other| *other != asset) {
+                told.push(operation(&frozen(other), Revert, now()));
+            }
+            assert_eq!(Hold::told_by(&told, asset), Some(expected), "{kinds:?}");
+        }
+        assert_eq!(Hold::told_by(&[], asset), None);
+        assert_eq!(Hold::told_by(&[operation(&first, Earn, now())], asset), None);
     }
 }

@@ -7,12 +7,13 @@ use crate::purses::With;
 use crate::shop::{BUYER, Shop};
 
 /// The tables whose rows may not become more, and what they hold.
-const EFFECTS: [&str; 8] = [
+const EFFECTS: [&str; 9] = [
     "SELECT count(*) FROM listing_changes",
     "SELECT count(*) FROM shipments",
     "SELECT count(*) FROM notifications",
     "SELECT count(*) FROM buyer_credit_changes",
     "SELECT count(*) FROM asset_operations",
+    "SELECT count(*) FROM asset_holds",
     "SELECT count(*) FROM ledger_entries",
     "SELECT sum(available) FROM asset_balances WHERE purse = 'wallet'",
     "SELECT sum(available) FROM asset_balances WHERE purse = 'points'",
@@ -67,6 +68,10 @@ async fn busy(pair: Pair) -> Shop {
     let dropped = shop.order_with(With { wallet: 100, ..With::default() }).await;
     shop.locked(dropped, 1).await;
     shop.api.cancel(BUYER, dropped).await.unwrap().value();
+    // More than there is: its lock is refused for good, and leaves a tombstone.
+    let refused = shop.order_with(With { wallet: 4_900, ..With::default() }).await;
+    let sql = format!("SELECT count(*) FROM orders WHERE id = {refused} AND status = 'cancelled'");
+    shop.expect_count(1, &sql).await;
     shop.settled().await;
     shop.complete(kept).await;
     shop.settled().await;
@@ -167,19 +172,81 @@ async fn a_deleted_asset_operation_is_found_and_written_again_without_moving_any
     shop.sound_but_for(&[]).await;
 }
 
+async fn a_deleted_hold_is_found_and_written_again_as_it_was(pair: Pair) {
+    let shop = busy(pair).await;
+    let before = effects(&shop).await;
+    let all = "SELECT order_id, asset, status, reverted, amount, coupon_id, user_id FROM asset_holds
+        ORDER BY order_id, asset";
+    let holds = shop.books.table(all).await.unwrap();
+    assert_eq!(holds.len(), 7, "{holds:?}");
+    for hold in &holds {
+        let (order, asset) = (hold[0].as_deref().unwrap(), hold[1].as_deref().unwrap());
+        let deleted = format!("DELETE FROM asset_holds WHERE order_id = {order} AND asset = '{asset}'");
+        assert_eq!(shop.books.change(&deleted).await, 1);
+        let told = compared(&shop).await;
+        let found = &told["findings"][0];
+        assert_eq!(
+            (&found["kind"], found["orderId"].to_string().as_str(), &found["consumer"]),
+            (&json!("missingHold"), order, &json!(asset)),
+            "{told}"
+        );
+        assert_eq!(mended(&shop).await["findings"][0]["mended"], json!("writtenDown"));
+        let told = compared(&shop).await;
+        assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])), "{hold:?}: {told}");
+        assert_eq!(shop.books.table(all).await.unwrap(), holds);
+        assert_eq!(effects(&shop).await, before, "{hold:?}");
+    }
+    shop.sound_but_for(&[]).await;
+}
+
 async fn a_deleted_entry_of_the_ledger_is_found_by_its_key(pair: Pair) {
     let shop = busy(pair).await;
-    let keys =
-        shop.rows("SELECT idempotency_key FROM ledger_entries WHERE account = 'wallet' ORDER BY id").await;
-    let key = keys.last().unwrap();
-    let sql = format!("DELETE FROM ledger_entries WHERE idempotency_key = '{key}' AND account = 'wallet'");
-    assert_eq!(shop.books.change(&sql).await, 1);
-    let told = compared(&shop).await;
-    let kinds: Vec<&Value> =
-        told["findings"].as_array().unwrap().iter().map(|found| &found["kind"]).collect();
-    assert_eq!(kinds, [&json!("unbalanced"), &json!("drifted")], "{told}");
-    assert_eq!(told["findings"][0]["idempotencyKey"], json!(key));
-    assert_eq!(mended(&shop).await["findings"][0]["mended"], Value::Null, "nobody guesses money");
+    let entries = shop
+        .books
+        .table("SELECT id, idempotency_key, account FROM ledger_entries ORDER BY id")
+        .await
+        .unwrap();
+    assert!(entries.len() > 20, "{entries:?}");
+    let step = if handover_tests::long() { 1 } else { 4 };
+    // The accounts of a user have a balance, which then says something else than its entries.
+    let of_users = ["wallet", "wallet_hold", "points", "points_hold", "points_debt"];
+    for (gone, entry) in entries.into_iter().step_by(step).enumerate() {
+        let [id, key, account] = entry.map_to_text();
+        assert_eq!(shop.books.change(&format!("DELETE FROM ledger_entries WHERE id = {id}")).await, 1);
+        let told = compared(&shop).await;
+        let findings = told["findings"].as_array().unwrap();
+        let of = |kind: &str| findings.iter().filter(|found| found["kind"] == kind).collect::<Vec<_>>();
+        let unbalanced = of("unbalanced").iter().any(|found| found["idempotencyKey"] == json!(key));
+        // Without any entry left, an operation is only missed by the balance.
+        let left = format!("SELECT count(*) FROM ledger_entries WHERE idempotency_key = '{key}'");
+        assert!(unbalanced || shop.books.number(&left).await == 0, "{gone}: {key} of {account}: {told}");
+        if of_users.contains(&account.as_str()) {
+            assert!(!of("drifted").is_empty(), "{gone}: {key} of {account}: {told}");
+        }
+        assert!(findings.iter().all(|found| found["mended"] == Value::Null));
+    }
+    let told = mended(&shop).await;
+    let findings = told["findings"].as_array().unwrap();
+    let is_mended = |found: &&Value| found["mended"] != Value::Null;
+    assert_eq!(findings.iter().filter(is_mended).count(), 0, "nobody guesses money: {told}");
+}
+
+async fn a_deleted_balance_is_found_by_its_user(pair: Pair) {
+    let shop = busy(pair).await;
+    for purse in ["wallet", "points"] {
+        let sql = format!("DELETE FROM asset_balances WHERE user_id = {BUYER} AND purse = '{purse}'");
+        assert_eq!(shop.books.change(&sql).await, 1);
+        let told = compared(&shop).await;
+        let found = told["findings"].as_array().unwrap().iter().find(|found| {
+            found["kind"] == "drifted"
+                && found["what"]
+                    .as_str()
+                    .is_some_and(|what| what.contains(&format!("user {BUYER} ")) && what.contains(purse))
+        });
+        assert!(found.is_some(), "{purse}: {told}");
+    }
+    let told = mended(&shop).await;
+    assert_eq!(told["sound"], json!(false), "nobody guesses money: {told}");
 }
 
 /// Columns that are there, as text.
@@ -198,5 +265,7 @@ crate::on_every_pair!(
     a_deleted_outbox_row_is_found_and_announced_again_under_the_id_it_had,
     a_deleted_consume_log_row_is_found_and_written_again_without_a_second_effect,
     a_deleted_asset_operation_is_found_and_written_again_without_moving_anything,
+    a_deleted_hold_is_found_and_written_again_as_it_was,
     a_deleted_entry_of_the_ledger_is_found_by_its_key,
+    a_deleted_balance_is_found_by_its_user,
 );

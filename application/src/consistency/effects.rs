@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use chrono::{DateTime, Utc};
 use handover_domain::{
     Asset, AssetOperation, EventBody, EventId, Hold, HoldStatus, OperationKey, OperationKind, Order,
     OrderStatus, Points, PointsRules,
 };
 
+use super::holds::{is_over_unheld, told_hold};
 use crate::ports::{CreditChange, ListingChange, Notification, OutboxRow, ShipmentTask, StoreError, View};
 
 /// The effects that are kept of one order.
@@ -132,7 +134,10 @@ impl Kept {
     fn operations(&self, asset: Asset, body: &EventBody, order: &Order, rules: PointsRules) -> Effect {
         let hold = self.holds.iter().find(|hold| hold.asset == asset);
         // Refused, or released before it was locked: there was nothing to move.
-        let is_buried = hold.is_some_and(|hold| hold.status == HoldStatus::Released && hold.amount == 0);
+        let is_buried = match hold {
+            Some(hold) => hold.status == HoldStatus::Released && hold.amount == 0,
+            None => is_over_unheld(order, asset, &self.operations),
+        };
         let is_held = order.assets.names(asset) && !is_buried;
         let mut wanted = Vec::new();
         match body {
@@ -180,6 +185,19 @@ impl Kept {
         }
         wanted.retain(|key| !self.operations.iter().any(|operation| operation.key == *key));
         Effect::Operations { missing: wanted }
+    }
+
+    /// The holds that are gone although their operations, or the releases that were applied, tell of them.
+    pub(crate) fn lost_holds(
+        &self,
+        order: &Order,
+        is_released: impl Fn(Asset) -> bool,
+        now: DateTime<Utc>,
+    ) -> Vec<Hold> {
+        let is_gone = |asset: &Asset| !self.holds.iter().any(|hold| hold.asset == *asset);
+        let told = |asset| told_hold(order, asset, &self.operations, now);
+        let is_due = |hold: &Hold| hold.amount > 0 || is_released(hold.asset);
+        Asset::HELD.into_iter().filter(is_gone).filter_map(told).filter(is_due).collect()
     }
 
     /// Whether the order was paid back before it earned anything: then nothing is earned any more.

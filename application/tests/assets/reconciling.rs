@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use handover_application::ports::{Changed, Expected, Store};
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
@@ -33,6 +33,8 @@ async fn busy() -> (Market, Order) {
     market.report(&refund, RefundResult::Success).await.unwrap();
     let dropped = market.locked(With { wallet: 100, ..With::default() }).await;
     cancel_order(market.app(), &by(BUYER), dropped.id).await.unwrap();
+    // More than there is: refused for good, and the order with it.
+    market.order(With { wallet: 5_000, points: 10, ..With::default() }).await;
     pass(secs(120)).await;
     (market, order)
 }
@@ -43,7 +45,7 @@ async fn a_sound_market_has_no_findings() {
     let told = reconciled(&market, false).await;
     assert_eq!(told.findings, []);
     // The timeouts alone are still on their way.
-    assert_eq!((told.orders, told.pending, told.parked), (3, 3, 0), "{told:?}");
+    assert_eq!((told.orders, told.pending, told.parked), (4, 4, 0), "{told:?}");
     assert!(
         told.is_sound() && told.events > 10 && told.confirmed == told.events && told.effects > 10,
         "{told:?}"
@@ -134,4 +136,52 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
     assert_eq!(reconciled(&market, false).await.findings, []);
     let entries = market.world.view().await.audit_page(Some(TENANT), None, 1).await.unwrap();
     assert_eq!(entries[0].effect.action, "reconciliation.repair");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
+    let (market, _) = busy().await;
+    let mut view = market.world.view().await;
+    let orders =
+        view.orders_changed(None, DateTime::UNIX_EPOCH, market.world.now(), None, 100).await.unwrap();
+    let mut holds = Vec::new();
+    for order in &orders {
+        holds.extend(view.holds_of(TENANT, order.id).await.unwrap());
+    }
+    drop(view);
+    let tombs = |hold: &&Hold| hold.status == HoldStatus::Released && hold.amount == 0;
+    assert_eq!((holds.len(), holds.iter().filter(tombs).count()), (6, 1), "{holds:?}");
+    for hold in holds {
+        let before = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
+        assert!(market.world.store.lose_hold((TENANT, hold.order, hold.asset)));
+        let told = reconciled(&market, false).await;
+        let [found] = told.findings.as_slice() else { panic!("{told:?}") };
+        let key = OperationKey::freeze(hold.asset, hold.order).to_string();
+        assert_eq!(
+            (found.kind, found.order, found.key.as_ref()),
+            (FindingKind::MissingHold, Some(hold.order), Some(&key))
+        );
+        assert_eq!(reconciled(&market, true).await.findings[0].mended, Some(Mended::WrittenDown));
+        assert_eq!(reconciled(&market, false).await.findings, []);
+        let again = market.hold(hold.order, hold.asset).await.unwrap();
+        let is_tomb = tombs(&&hold);
+        let at = |of: &Hold| if is_tomb { None } else { Some((of.create_time, of.update_time)) };
+        assert_eq!(
+            (again.status, again.amount, again.coupon, again.reverted, again.user, at(&again)),
+            (hold.status, hold.amount, hold.coupon, hold.reverted, hold.user, at(&hold)),
+        );
+        let after = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
+        assert_eq!(after, before, "nothing moves");
+    }
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_not_there_yet_is_no_finding() {
+    let market = Market::new().await;
+    handover_application::runtime::prepare(market.app()).await.unwrap();
+    market.deposit(5_000).await;
+    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    assert_eq!(reconciled(&market, false).await.findings, []);
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Asset, AssetRefusal};
+use super::{Asset, AssetOperation, AssetRefusal, OperationKind};
 use crate::named::named;
 use crate::{CouponId, OrderId, TenantId, UserId};
 
@@ -83,6 +83,34 @@ impl Hold {
     ) -> Hold {
         let hold = Hold::frozen((tenant, order), user, asset, 0, None, now);
         Hold { status: HoldStatus::Released, ..hold }
+    }
+
+    /// The hold as the operations of its order tell it: every change of one is in an operation, but for a tombstone.
+    /// `None` where none of them holds anything of the asset.
+    pub fn told_by(operations: &[AssetOperation], asset: Asset) -> Option<Hold> {
+        let of_hold =
+            [OperationKind::Freeze, OperationKind::Commit, OperationKind::Release, OperationKind::Revert];
+        let moves = || operations.iter().filter(|it| it.asset == asset && of_hold.contains(&it.kind));
+        let has = |kind| moves().any(|it| it.kind == kind);
+        let first = moves().min_by_key(|it| it.at)?;
+        let last = moves().max_by_key(|it| it.at)?;
+        let told = Hold::frozen(
+            (first.tenant, first.order?),
+            first.user,
+            asset,
+            first.amount,
+            first.coupon,
+            first.at,
+        );
+        let reverted = has(OperationKind::Revert);
+        let status = if reverted || has(OperationKind::Commit) {
+            HoldStatus::Committed
+        } else if has(OperationKind::Release) {
+            HoldStatus::Released
+        } else {
+            HoldStatus::Frozen
+        };
+        Some(Hold { status, reverted, update_time: last.at, ..told })
     }
 
     /// Committed; `None` if it is already.

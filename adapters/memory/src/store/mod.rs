@@ -38,7 +38,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Clock, OutboxRow, Store, StoreError, UnitOfWork, View};
-use handover_domain::{EventId, OutboxStatus};
+use handover_domain::{Asset, EventId, OrderId, OutboxStatus, TenantId};
 
 use crate::clock::moved;
 use locks::{LockTable, UnitId};
@@ -103,6 +103,14 @@ impl MemoryStore {
         let Some(id) = state.tables.outbox.rows().values().find(sent).map(|row| row.id) else { return false };
         state.tables.outbox.remove(&id);
         true
+    }
+
+    /// Deletes the hold of an asset for an order, as a hand would; whether there was one.
+    pub fn lose_hold(&self, hold: (TenantId, OrderId, Asset)) -> bool {
+        let holds = &mut self.shared.state().tables.holds;
+        let was_there = holds.rows().contains_key(&hold);
+        holds.remove(&hold);
+        was_there
     }
 
     /// The database's own now.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
-    Asset, ConsumeStatus, EventBody, EventId, OperationKey, OperationKind, Order, OutboxStatus,
-    PaymentStatus, PointsRules, RefundStatus,
+    Asset, ConsumeStatus, EventBody, EventId, EventType, Hold, OperationKey, OperationKind, Order,
+    OutboxStatus, PaymentStatus, PointsRules, RefundStatus,
 };
 
 use super::{Finding, FindingKind, Reconciliation};
@@ -116,7 +116,29 @@ impl Comparison<'_> {
                 self.of_consumer((row, &body), consumer, record, &kept, told, &mut findings);
             }
         }
+        let released: Vec<&EventId> = rows
+            .iter()
+            .filter(|row| row.event_type == EventType::OrderCancelled.as_str())
+            .map(|row| &row.event_id)
+            .collect();
+        let is_released = |asset: Asset| {
+            released.iter().any(|event| {
+                let record = log.get(&((*event).clone(), asset.as_str().to_owned()));
+                record.is_some_and(|it| it.record.status == ConsumeStatus::Success)
+            })
+        };
+        findings.extend(kept.lost_holds(order, is_released, self.now).iter().map(|hold| self.lost(hold)));
         Ok(findings)
+    }
+
+    fn lost(&self, hold: &Hold) -> Finding {
+        let Hold { asset, amount, status, .. } = hold;
+        let what = format!("the hold of {} {asset} is gone; by all else it is {status}", asset.show(*amount));
+        Finding {
+            consumer: Some(asset.as_str().to_owned()),
+            key: Some(OperationKey::freeze(*asset, self.order.id).to_string()),
+            ..self.finding(FindingKind::MissingHold, what)
+        }
     }
 
     fn of_consumer(

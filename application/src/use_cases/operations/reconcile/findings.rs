@@ -17,6 +17,8 @@ pub enum FindingKind {
     MissingEffect,
     /// What a consumer did is there more often than once.
     DoubledEffect,
+    /// Operations tell of an asset that is held, or was, and its hold is not there.
+    MissingHold,
     /// Money came or went, and the ledger does not know of it.
     NotBooked,
     /// An operation of the ledger does not balance.
@@ -27,12 +29,13 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [FindingKind; 8] = [
+    pub const ALL: [FindingKind; 9] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
         FindingKind::MissingEffect,
         FindingKind::DoubledEffect,
+        FindingKind::MissingHold,
         FindingKind::NotBooked,
         FindingKind::Unbalanced,
         FindingKind::Drifted,
@@ -46,6 +49,7 @@ impl FindingKind {
             FindingKind::NotConsumed => "notConsumed",
             FindingKind::MissingEffect => "missingEffect",
             FindingKind::DoubledEffect => "doubledEffect",
+            FindingKind::MissingHold => "missingHold",
             FindingKind::NotBooked => "notBooked",
             FindingKind::Unbalanced => "unbalanced",
             FindingKind::Drifted => "drifted",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::compare::Consumers;
 use super::{Finding, FindingKind, Mended};
-use crate::consistency::{Effect, announce_missing, effects_of};
+use crate::consistency::{Effect, announce_missing, effects_of, told_hold};
 use crate::consumers::{to_be_tried, written_down};
 use crate::ports::{AuditEntry, OutboxRow, Redrive, StoreError, UnitOfWork};
 use crate::relay::envelope_of;
@@ -39,6 +39,7 @@ pub(super) async fn mend(
             FindingKind::NotConfirmed
             | FindingKind::NotConsumed
             | FindingKind::MissingEffect
+            | FindingKind::MissingHold
             | FindingKind::NotBooked,
             Some(order),
         ) => {
@@ -96,6 +97,9 @@ impl Job {
         let Some(order) = unit.order_by_id(tenant, self.order).await? else { return Ok(None) };
         if self.finding.kind == FindingKind::NotBooked {
             return self.book(unit, &order).await;
+        }
+        if self.finding.kind == FindingKind::MissingHold {
+            return self.hold_again(unit, &order).await;
         }
         let Some(event) = &self.finding.event_id else { return Ok(None) };
         let Some(row) = unit.outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
@@ -196,6 +200,23 @@ impl Job {
         }
         unit.post(&postings).await?;
         Ok(true)
+    }
+
+    /// A hold that is gone, as everything else tells it: its row is written again, and nothing is moved.
+    async fn hold_again(
+        &self,
+        unit: &mut dyn UnitOfWork,
+        order: &Order,
+    ) -> Result<Option<Mended>, StoreError> {
+        let of = |asset: &Asset| Some(asset.as_str()) == self.finding.consumer.as_deref();
+        let Some(asset) = Asset::HELD.into_iter().find(of) else { return Ok(None) };
+        if !unit.lock_holds(asset, &[(order.tenant, order.id)]).await?.is_empty() {
+            return Ok(None);
+        }
+        let operations = unit.operations_of(order.tenant, order.id).await?;
+        let Some(hold) = told_hold(order, asset, &operations, self.entry.at) else { return Ok(None) };
+        unit.put_holds(&[hold]).await?;
+        Ok(Some(Mended::WrittenDown))
     }
 
     /// Money that came or went, booked now.
