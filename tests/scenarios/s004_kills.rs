@@ -17,8 +17,9 @@ use crate::shop::{OPERATOR, SELLER};
 const CLIENTS: i64 = 6;
 const FIRST_BUYER: i64 = 30_001;
 
-/// Kills come so often.
+/// Kills come so often, and whenever so many more orders were begun: a fast machine is not done before the first.
 const PAUSE: Duration = Duration::from_millis(1_500);
+const ORDERS: i64 = 20;
 
 fn roll(sides: u64) -> u64 {
     rand_like() % sides
@@ -138,7 +139,14 @@ async fn nothing_is_lost_or_doubled_of_orders_with_assets_while_the_program_is_k
     let mut kills = 0;
     let killer = async {
         while left.load(Ordering::SeqCst) > 0 {
-            tokio::time::sleep(PAUSE).await;
+            let next = left.load(Ordering::SeqCst) - ORDERS;
+            let begun = async {
+                while left.load(Ordering::SeqCst) > next {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            // Whichever comes first.
+            let _ = tokio::time::timeout(PAUSE, begun).await;
             server.take().unwrap().kill().unwrap();
             kills += 1;
             let again = launch.start().unwrap();
