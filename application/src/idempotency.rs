@@ -108,6 +108,9 @@ pub struct KeyedRequest {
 #[derive(Clone)]
 pub struct Ticket {
     request: Arc<KeptRequest>,
+    /// The token of its answer: one of its own, so that whoever read the claim before the answer came cannot take over
+    /// what is answered.
+    answer_token: Arc<str>,
     writer: AnswerWriter,
     /// Whether a unit of work has written the answer; it stands if that one was committed.
     written: Arc<AtomicBool>,
@@ -142,11 +145,11 @@ pub enum Begun {
 /// [`UseCaseError::KeyTaken`]. An attempt whose lease has ended is overtaken: it can commit nothing any more.
 pub async fn begin(app: &App, asked: KeyedRequest, writer: AnswerWriter) -> Result<Begun, UseCaseError> {
     let now = app.now();
-    let token = format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next());
+    let token = || format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next());
     let request = Arc::new(KeptRequest {
         scope: asked.scope,
         body_hash: asked.body_hash,
-        token,
+        token: token(),
         state: RequestState::Processing { until: later(now, app.requests.lease) },
         trace_id: asked.trace_id,
         create_time: now,
@@ -160,7 +163,10 @@ pub async fn begin(app: &App, asked: KeyedRequest, writer: AnswerWriter) -> Resu
     .await?;
     Ok(match before {
         Some(answer) => Begun::Before(answer),
-        None => Begun::First(Ticket { request, writer, written: Arc::default() }),
+        None => {
+            let answer_token = token().into();
+            Begun::First(Ticket { request, answer_token, writer, written: Arc::default() })
+        }
     })
 }
 
@@ -215,17 +221,23 @@ impl Ticket {
         {
             token = other.token;
         }
-        match unit.advance_request(&token, &after).await? {
-            Changed::One => {
-                self.written.store(true, Ordering::Relaxed);
-                Ok(())
+        if unit.advance_request(&token, &after).await? == Changed::None {
+            // Unless an earlier attempt of this very unit was committed after all.
+            let kept = unit.request_of(&after.scope).await?;
+            if kept.is_none_or(|kept| kept.token != after.token) {
+                return Err(UseCaseError::InProgress);
             }
-            Changed::None => Err(UseCaseError::InProgress),
         }
+        self.written.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn answered(&self, answer: StoredAnswer) -> KeptRequest {
-        KeptRequest { state: RequestState::Success(answer), ..KeptRequest::clone(&self.request) }
+        KeptRequest {
+            state: RequestState::Success(answer),
+            token: self.answer_token.to_string(),
+            ..KeptRequest::clone(&self.request)
+        }
     }
 
     /// The request was done and is answered with this. What the command's own unit of work kept stands; else it is kept

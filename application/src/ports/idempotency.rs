@@ -54,7 +54,7 @@ pub struct KeptRequest {
     pub scope: RequestScope,
     /// SHA-256 of the canonical body, in hex: under one key another body is another request.
     pub body_hash: String,
-    /// Who is, or was, at work on it: 32 hex digits, new with each attempt of a client.
+    /// 32 hex digits, new with each attempt of a client and with its answer: whoever knows it knows what stands here.
     pub token: String,
     /// How far it is.
     pub state: RequestState,

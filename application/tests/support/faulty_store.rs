@@ -17,6 +17,8 @@ pub(crate) enum CommitFault {
     AnswerLost,
     /// It is not committed, and nobody can tell.
     Lost,
+    /// It takes a second.
+    Slow,
     /// The database asks to try again.
     Transient,
     /// The database goes away, for good.
@@ -102,6 +104,10 @@ impl UnitOfWork for FaultyUnit {
                 Err(StoreError::CommitUnknown("the connection was lost in COMMIT".into()))
             }
             CommitFault::Lost => Err(StoreError::CommitUnknown("the connection was lost in COMMIT".into())),
+            CommitFault::Slow => {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                self.inner.commit().await
+            }
             CommitFault::Transient => Err(StoreError::Transient("serialization failure".into())),
             CommitFault::GoesAway => {
                 self.faults.set_away(true);

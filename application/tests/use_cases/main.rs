@@ -9,4 +9,5 @@ mod contention;
 mod orders;
 mod payments;
 mod queries;
+mod repeats;
 mod unknown_commits;
