@@ -5,7 +5,7 @@ use std::fmt;
 use handover_domain::{TenantId, UserId};
 
 use crate::idempotency::Ticket;
-use crate::ports::EventMetadata;
+use crate::ports::{EventMetadata, OutboxRow};
 
 /// What a signed-in user may do beyond buying and selling (spec §1 "tenant").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,8 +75,15 @@ impl fmt::Display for Actor {
 pub struct Trace {
     /// `X-Trace-Id`: 1 to 64 of `[A-Za-z0-9_-]`.
     pub trace_id: String,
-    /// The W3C `traceparent`, if one came.
+    /// The W3C `traceparent` of who asked; `None` where nobody did.
     pub traceparent: Option<String>,
+}
+
+impl Trace {
+    /// The trace that an event is in: what it causes is in it too.
+    pub fn of_event(row: &OutboxRow) -> Trace {
+        Trace { trace_id: row.trace_id().to_owned(), traceparent: row.metadata.traceparent.clone() }
+    }
 }
 
 /// The circumstances of a command.

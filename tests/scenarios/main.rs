@@ -14,6 +14,7 @@ mod encryption;
 mod end_check;
 mod purses;
 mod s003_once;
+mod s003_trace;
 mod s004_acceptance;
 mod s004_any_order;
 mod s004_crowds;

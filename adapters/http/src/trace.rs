@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_application::Trace;
 use handover_application::ports::Chance;
+use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
@@ -24,6 +25,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// envelope.
 pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     let trace = of(request.headers(), edge.app.tx.chance.as_ref());
+    let traceparent = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", traceId = %trace.trace_id, method = %request.method(), route);
@@ -34,7 +36,8 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             Ok(response) => response,
             Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
         };
-        let response = written(response, &trace.trace_id, language);
+        let mut response = written(response, &trace.trace_id, language);
+        response.headers_mut().extend(traceparent.map(|value| (TRACEPARENT, value)));
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(status = response.status().as_u16(), durationMs = duration_ms, "answered");
         response
@@ -43,7 +46,8 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
     .await
 }
 
-/// The trace that the client is in, or a new one.
+/// The trace that the client is in, or a new one. Whoever names a trace by `X-Trace-Id` alone, in whatever words, is in
+/// one W3C trace with all who name it so.
 fn of(headers: &HeaderMap, chance: &dyn Chance) -> Trace {
     let traceparent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(well_formed);
     let asked = headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
@@ -52,7 +56,20 @@ fn of(headers: &HeaderMap, chance: &dyn Chance) -> Trace {
         (None, Some(parent)) => parent[3..35].to_owned(),
         (None, None) => format!("{:016x}{:016x}", chance.next(), chance.next()),
     };
-    Trace { trace_id, traceparent }
+    let traceparent = traceparent.unwrap_or_else(|| {
+        let parent = chance.next().max(1);
+        format!("00-{}-{parent:016x}-01", w3c_trace_of(&trace_id))
+    });
+    Trace { trace_id, traceparent: Some(traceparent) }
+}
+
+/// The W3C trace id of one of ours: itself, if it is one, or the first half of its SHA-256.
+fn w3c_trace_of(id: &str) -> String {
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if id.len() == 32 && id.bytes().all(hex) && id.bytes().any(|b| b != b'0') {
+        return id.to_owned();
+    }
+    Sha256::digest(id).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_trace_id(text: &str) -> bool {

@@ -5,7 +5,7 @@ use tracing::{info, warn};
 
 use crate::settings::TimeoutSettings;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
-use crate::{App, with_tx};
+use crate::{App, Trace, with_tx};
 
 /// Sweeps the orders table.
 pub struct TimeoutSweep {
@@ -59,8 +59,8 @@ impl TimeoutSweep {
     }
 
     async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError> {
-        let trace = format!("sweep-{order}");
-        let command = close_overdue_order::command(&self.app, "order-timeout-sweep", tenant, order, &trace);
+        let trace = Trace { trace_id: format!("sweep-{order}"), traceparent: None };
+        let command = close_overdue_order::command(&self.app, "order-timeout-sweep", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {
             let command = command.clone();
             Box::pin(async move { command.run(unit).await })

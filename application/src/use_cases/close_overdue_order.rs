@@ -36,14 +36,9 @@ pub fn command(
     on_behalf: &'static str,
     tenant: TenantId,
     order: OrderId,
-    trace_id: &str,
+    trace: Trace,
 ) -> CloseOverdueOrder {
-    let context = CommandContext {
-        actor: Actor::System(on_behalf),
-        tenant,
-        trace: Trace { trace_id: trace_id.to_owned(), traceparent: None },
-        idempotency: None,
-    };
+    let context = CommandContext { actor: Actor::System(on_behalf), tenant, trace, idempotency: None };
     let announcer = app.announcer(&context, 1);
     let cause = CancelCause::Timeout { created_by: app.rules.overdue_line(announcer.now) };
     CloseOverdueOrder { tenant, order, cause, announcer }

@@ -99,6 +99,11 @@ impl Answer {
         self
     }
 
+    /// A header, as text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
     /// An id in the data.
     #[track_caller]
     pub(crate) fn id(&self, name: &str) -> i64 {

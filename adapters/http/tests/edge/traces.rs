@@ -34,6 +34,27 @@ async fn a_traceparent_alone_gives_its_trace_id() {
     assert_ne!(broken.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
 }
 
+/// Whoever comes without a `traceparent` is given one, and told which; those of one trace id are in one W3C trace.
+#[tokio::test(start_paused = true)]
+async fn every_answer_tells_its_traceparent() {
+    let world = World::new().await;
+    let given = world.get("/healthz").header("traceparent", PARENT).send().await;
+    assert_eq!(given.header("traceparent"), Some(PARENT));
+    let mut traces = Vec::new();
+    for id in ["4bf92f3577b34da6a3ce929d0e0e4736", "order-7", "order-7", "order-8", &"0".repeat(32)] {
+        let answer = world.get("/none").header("x-trace-id", id).send().await;
+        let parent = answer.header("traceparent").unwrap().to_owned();
+        let again = world.get("/healthz").header("traceparent", &parent).send().await;
+        assert_eq!(again.header("traceparent"), Some(parent.as_str()), "it is well formed");
+        traces.push(parent[3..35].to_owned());
+    }
+    assert_eq!(traces[0], "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(traces[1], traces[2]);
+    assert_eq!(traces.iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{traces:?}");
+    let made = world.get("/healthz").send().await;
+    assert_eq!(&made.header("traceparent").unwrap()[3..35], made.trace_id);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_trace_goes_into_the_events_of_the_command() {
     let world = World::new().await;

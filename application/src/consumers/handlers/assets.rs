@@ -262,7 +262,7 @@ impl AssetKeeper {
         let context = CommandContext {
             actor: Actor::System(self.name()),
             tenant: order.tenant,
-            trace: Trace { trace_id: asked.event.row.trace_id().to_owned(), traceparent: None },
+            trace: Trace::of_event(&asked.event.row),
             idempotency: None,
         };
         let announcer = self.app.announcer(&context, 1);

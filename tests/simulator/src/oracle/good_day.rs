@@ -249,7 +249,8 @@ impl GoodDay {
     async fn close(&self, tenant: TenantId, order: OrderId) -> Result<(), UseCaseError> {
         let rules = Rules { pending_timeout: Duration::ZERO, ..(*self.app.rules).clone() };
         let late = App { rules: Arc::new(rules), ..self.app.clone() };
-        let command = close_overdue_order::command(&late, "a good day", tenant, order, "a-good-day");
+        let trace = Trace { trace_id: "a-good-day".to_owned(), traceparent: None };
+        let command = close_overdue_order::command(&late, "a good day", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {
             let command = command.clone();
             Box::pin(async move { command.run(unit).await.map(|_| ()) })
