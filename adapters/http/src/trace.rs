@@ -24,11 +24,12 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The outermost layer: everything a request meets further in happens in its span and its time, and is answered in the
 /// envelope.
 pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
-    let trace = of(request.headers(), edge.app.tx.chance.as_ref());
-    let traceparent = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+    let (trace, parent) = of(request.headers(), edge.app.tx.chance.as_ref());
+    let traceparent = trace.traceparent.as_deref();
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let span = tracing::info_span!("request", traceId = %trace.trace_id, method = %request.method(), route);
+    let method = request.method().clone();
+    let span = tracing::info_span!("request", traceId = %trace.trace_id, %method, route);
     request.extensions_mut().insert(trace.clone());
     async {
         let begun = Instant::now();
@@ -37,30 +38,42 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
         };
         let mut response = written(response, &trace.trace_id, language);
-        response.headers_mut().extend(traceparent.map(|value| (TRACEPARENT, value)));
+        let told = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
+        response.headers_mut().extend(told.map(|value| (TRACEPARENT, value)));
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(status = response.status().as_u16(), durationMs = duration_ms, "answered");
+        tracing::info!(
+            hop = "request",
+            status = response.status().as_u16(),
+            durationMs = duration_ms,
+            traceparent,
+            parent,
+            "answered"
+        );
         response
     }
     .instrument(span)
     .await
 }
 
-/// The trace that the client is in, or a new one. Whoever names a trace by `X-Trace-Id` alone, in whatever words, is in
-/// one W3C trace with all who name it so.
-fn of(headers: &HeaderMap, chance: &dyn Chance) -> Trace {
-    let traceparent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(well_formed);
+/// The trace that the client is in, or a new one, and the client's own span. In the W3C trace the request is a span of
+/// its own, the parent of all that it causes. Whoever names a trace by `X-Trace-Id` alone, in whatever words, is in one
+/// W3C trace with all who name it so.
+fn of(headers: &HeaderMap, chance: &dyn Chance) -> (Trace, Option<String>) {
+    let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(well_formed);
     let asked = headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
-    let trace_id = match (asked, &traceparent) {
+    let trace_id = match (asked, &given) {
         (Some(id), _) => id.to_owned(),
         (None, Some(parent)) => parent[3..35].to_owned(),
         (None, None) => format!("{:016x}{:016x}", chance.next(), chance.next()),
     };
-    let traceparent = traceparent.unwrap_or_else(|| {
-        let parent = chance.next().max(1);
-        format!("00-{}-{parent:016x}-01", w3c_trace_of(&trace_id))
-    });
-    Trace { trace_id, traceparent: Some(traceparent) }
+    let span = chance.next().max(1);
+    let (traceparent, parent) = match given {
+        Some(given) => {
+            (format!("{}-{span:016x}-{}", &given[..35], &given[53..]), Some(given[36..52].to_owned()))
+        }
+        None => (format!("00-{}-{span:016x}-01", w3c_trace_of(&trace_id)), None),
+    };
+    (Trace { trace_id, traceparent: Some(traceparent) }, parent)
 }
 
 /// The W3C trace id of one of ours: itself, if it is one, or the first half of its SHA-256.

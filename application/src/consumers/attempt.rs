@@ -38,6 +38,7 @@ impl Inbox {
     /// gate once more inside the unit.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<Attempted, StoreError> {
         let (inbox, wanted) = (self.clone(), Arc::new(step.clone()));
+        let begun = self.app.now();
         let result = with_tx(&self.app.tx, move |unit, _| {
             let (inbox, wanted) = (inbox.clone(), Arc::clone(&wanted));
             Box::pin(async move {
@@ -58,6 +59,8 @@ impl Inbox {
                     id: &event.event_id,
                     kind: &event.event_type,
                     trace: event.trace_id(),
+                    traceparent: event.metadata.traceparent.as_deref(),
+                    took: self.app.now() - begun,
                     aggregate_type: &event.aggregate.kind,
                     aggregate: event.aggregate.id,
                 };

@@ -11,6 +11,7 @@ use super::Applied;
 use super::gate::{Verdict, plan};
 use super::inbox::{Inbox, InboxError, Taken, Told, carries, claimed_aggregate};
 use crate::ports::{Delivery, DeliveryTag, Unapplied};
+use crate::relay::TRACEPARENT;
 use crate::with_tx;
 
 /// What became of a group.
@@ -41,6 +42,7 @@ impl Inbox {
         }
         let wanted = Arc::new(Wanted::of(&group));
         let (inbox, job) = (self.clone(), Arc::clone(&wanted));
+        let begun = self.app.now();
         let settled = with_tx(&self.app.tx, move |unit, _| {
             let (inbox, job) = (inbox.clone(), Arc::clone(&job));
             Box::pin(async move { inbox.settle_group(unit, &job).await })
@@ -56,6 +58,8 @@ impl Inbox {
                             id: &envelope.event_id,
                             kind: &envelope.event_type,
                             trace: &envelope.trace_id,
+                            traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
+                            took: self.app.now() - begun,
                             aggregate_type: &envelope.aggregate_type,
                             aggregate: envelope.aggregate_id,
                         };

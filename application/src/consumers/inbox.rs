@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, TenantId};
 use sha2::{Digest, Sha256};
 use tracing::info;
@@ -140,7 +140,8 @@ impl Inbox {
     /// Says that an event was applied, once that is committed.
     pub(super) fn tell(&self, event: &Told<'_>, applied: &Applied) {
         let (result, key) = (applied.result.as_deref(), applied.idempotency_key.as_deref());
-        info!(eventId = %event.id, eventType = event.kind, traceId = event.trace, aggregateId = event.aggregate,
+        info!(hop = "consume", eventId = %event.id, eventType = event.kind, traceId = event.trace,
+            traceparent = event.traceparent, durationMs = event.took.num_milliseconds(), aggregateId = event.aggregate,
             orderId = (event.aggregate_type == AggregateType::Order.as_str()).then_some(event.aggregate),
             queue = self.queue, consumer = self.name(), idempotencyKey = key, result,
             "[{}] Message consumed successfully", self.name());
@@ -193,6 +194,9 @@ pub(super) struct Told<'a> {
     pub(super) id: &'a EventId,
     pub(super) kind: &'a str,
     pub(super) trace: &'a str,
+    pub(super) traceparent: Option<&'a str>,
+    /// How long it took, until it was committed.
+    pub(super) took: TimeDelta,
     pub(super) aggregate_type: &'a str,
     pub(super) aggregate: i64,
 }

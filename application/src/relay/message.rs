@@ -9,6 +9,9 @@ use crate::App;
 use crate::ports::{Message, OutboxRow, Outgoing};
 use crate::topology::timeout_delay_key;
 
+/// The header of a message that has the W3C trace of its event.
+pub(crate) const TRACEPARENT: &str = "traceparent";
+
 /// The envelope of a row; the error says why it has none.
 pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     let payload: Value =
@@ -47,7 +50,7 @@ fn message_of(row: &OutboxRow) -> Result<Message, String> {
         ("aggregateId".to_owned(), row.aggregate.id.to_string()),
     ]);
     if let Some(traceparent) = &row.metadata.traceparent {
-        headers.insert("traceparent".to_owned(), traceparent.clone());
+        headers.insert(TRACEPARENT.to_owned(), traceparent.clone());
     }
     Ok(Message {
         message_id: Some(row.event_id.as_str().to_owned()),

@@ -23,7 +23,7 @@ use ownership::Ownership;
 use window::WindowEnd;
 
 pub use message::envelope_of;
-pub(crate) use message::outgoing_to;
+pub(crate) use message::{TRACEPARENT, outgoing_to};
 
 /// The first pause after a failure of store or broker; doubled up to `probe_cap`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -72,12 +72,15 @@ impl Relay {
     }
 
     fn report(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
+        let now = self.app.now();
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             metrics::counter!(SENT).increment(confirmed.len() as u64);
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
-                info!(eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
-                    aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
+                // From its transaction to its confirm: what it waited counts.
+                let duration = now - row.create_time;
+                info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
+                    traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
             }
         }
         for (_, failed) in job.failed.iter().filter(|(partition, _)| ours.contains(**partition)) {

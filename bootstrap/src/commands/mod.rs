@@ -63,8 +63,10 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 
 async fn migrate(common: &Common) -> Result<(), Failure> {
     let config = common.load()?;
-    telemetry::install(&config.log);
-    let version = Database::migrate(&config.database).await?;
+    let telemetry = telemetry::install(&config.log);
+    let migrated = Database::migrate(&config.database).await;
+    telemetry.end().await;
+    let version = migrated?;
     say(&format!("{} is at version {version}\n", config.database))
 }
 

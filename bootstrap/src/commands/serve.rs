@@ -10,13 +10,19 @@ use crate::{Failure, Service, metrics, telemetry};
 
 pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     let config = arguments.load()?;
-    telemetry::install(&config.log);
+    let telemetry = telemetry::install(&config.log);
+    let ended = run(&config, arguments).await;
+    telemetry.end().await;
+    ended
+}
+
+async fn run(config: &Config, arguments: &ServeArgs) -> Result<(), Failure> {
     metrics::install();
     // Before anything is begun: a signal that comes early is not lost.
     let mut stopped = StopSignals::listen()?;
     let parts = Parts::named(&arguments.roles);
-    let mut service = Service::start(&config, parts).await?;
-    say(&greeting(&config, &service, parts))?;
+    let mut service = Service::start(config, parts).await?;
+    say(&greeting(config, &service, parts))?;
     info!(database = %config.database, %parts, "handover is ready");
     let name = tokio::select! {
         name = stopped.next() => name,

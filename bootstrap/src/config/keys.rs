@@ -103,6 +103,7 @@ pub(super) const KEYS: &[Key] = &[
     value("consistency.interval", "2h"),
     text("log.level", "info"),
     text("log.format", "auto"),
+    url("log.traces", "off"),
 ];
 
 /// The key of that path.

@@ -72,6 +72,8 @@ pub struct LogConfig {
     pub level: String,
     /// `log.format`.
     pub format: LogFormat,
+    /// `log.traces`: `http://host:port` of an OpenTelemetry collector; `None`: off.
+    pub traces: Option<String>,
 }
 
 /// Everything that can be configured, checked.
@@ -276,5 +278,24 @@ fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
         return Err(item.refused("it is no level and no list of directives", remedy));
     }
     let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
-    Ok(LogConfig { level, format: reader.one_of("log.format", &formats)? })
+    Ok(LogConfig { level, format: reader.one_of("log.format", &formats)?, traces: traces(reader)? })
+}
+
+fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
+    let item = reader.item("log.traces")?;
+    let endpoint = item.text()?;
+    if endpoint == "off" {
+        return Ok(None);
+    }
+    if !cfg!(feature = "otel") {
+        let remedy = "build the program with --features otel, or leave it off";
+        return Err(item.refused("this program was built without the export of traces", remedy));
+    }
+    let host = endpoint.strip_prefix("http://").unwrap_or_default();
+    if host.is_empty() || host.contains(['@', '?', ' ']) {
+        let remedy =
+            "write off, or http://host:port of an OpenTelemetry collector, such as http://127.0.0.1:4318";
+        return Err(item.refused("it is no collector that takes OTLP over HTTP", remedy));
+    }
+    Ok(Some(endpoint))
 }

@@ -60,8 +60,18 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.database.file(), Some(Path::new("handover.db")));
     assert!(matches!(config.broker, BrokerChoice::Database));
-    assert_eq!(config.log.format, LogFormat::Auto);
+    assert_eq!((config.log.format, config.log.traces), (LogFormat::Auto, None));
     assert!(config.jwt_secret.is_none() && config.gateway_secret.is_none());
+}
+
+#[test]
+fn traces_go_to_a_collector_if_the_program_can_export_them() {
+    let loaded = load(&[("HANDOVER_LOG__TRACES", "http://127.0.0.1:4318")]);
+    if cfg!(feature = "otel") {
+        assert_eq!(loaded.unwrap().log.traces.as_deref(), Some("http://127.0.0.1:4318"));
+    } else {
+        assert!(complaint(loaded).contains("this program was built without the export of traces"));
+    }
 }
 
 #[test]
@@ -247,6 +257,7 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_GATEWAY__RETRY_CAP", "gateway.retry-cap", &["0s", "4s", "25h"]),
         ("HANDOVER_LOG__FORMAT", "log.format", &["xml"]),
         ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
+        ("HANDOVER_LOG__TRACES", "log.traces", &["", "collector:4318", "https://collector", "http://"]),
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
         ("HANDOVER_GATEWAY__SECRET", "gateway.secret", &["...", "whsec_...", "whsec_c2hvcnQ=", "abc"]),
         ("HANDOVER_AUTH__JWT_SECRET", "auth.jwt-secret", &["...", "", "31 characters are one too few.."]),

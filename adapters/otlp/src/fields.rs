@@ -1,0 +1,64 @@
+//! The fields of a line or a span, as they were written.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use opentelemetry::Value;
+use tracing::field::{Field, Visit};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fields(BTreeMap<&'static str, Value>);
+
+impl Fields {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).map(|value| value.as_str().into_owned())
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<i64> {
+        match self.0.get(name)? {
+            Value::I64(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// What is not here yet, from around it.
+    pub(crate) fn inherit(&mut self, outer: &Fields) {
+        for (name, value) in &outer.0 {
+            self.0.entry(name).or_insert_with(|| value.clone());
+        }
+    }
+
+    pub(crate) fn into_rest(self, known: &[&str]) -> impl Iterator<Item = (&'static str, Value)> {
+        self.0.into_iter().filter(|(name, _)| !known.contains(name))
+    }
+
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}

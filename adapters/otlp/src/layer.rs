@@ -1,0 +1,51 @@
+//! From log lines to spans.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanProcessor};
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::fields::Fields;
+use crate::span::span_of;
+
+/// Turns every line that ends a hop into a span.
+pub struct Hops {
+    processor: Arc<BatchSpanProcessor>,
+}
+
+impl Hops {
+    pub(crate) fn new(processor: Arc<BatchSpanProcessor>) -> Hops {
+        Hops { processor }
+    }
+}
+
+impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Hops {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        if event.metadata().fields().field("hop").is_none() {
+            return;
+        }
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(outer) = span.extensions().get::<Fields>() {
+                fields.inherit(outer);
+            }
+        }
+        if let Some(span) = span_of(fields, SystemTime::now()) {
+            self.processor.on_end(span);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The span of one hop (names and attributes: OpenTelemetry semantic conventions for HTTP and messaging).
+
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SpanData, SpanEvents, SpanLinks};
+
+use crate::fields::Fields;
+
+/// What the span itself says, and its attributes need not.
+const STRUCTURE: [&str; 6] = ["hop", "traceparent", "parent", "durationMs", "message", "traceId"];
+
+/// Names of the field, and what the conventions call it.
+const CONVENTIONS: [(&str, &str); 5] = [
+    ("method", "http.request.method"),
+    ("route", "http.route"),
+    ("status", "http.response.status_code"),
+    ("eventId", "messaging.message.id"),
+    ("queue", "messaging.destination.name"),
+];
+
+/// The span that ends now, as a line tells it; `None` where it tells no trace, or one that is not sampled.
+pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
+    let (trace, span, flags) = parsed(&fields.text("traceparent")?)?;
+    if !flags.is_sampled() {
+        return None;
+    }
+    let text = |name| fields.text(name).unwrap_or_default();
+    let hop = fields.text("hop")?;
+    let (kind, name, id, parent) = match hop.as_str() {
+        "request" => {
+            let parent = fields.text("parent").and_then(|id| SpanId::from_hex(&id).ok());
+            let name = format!("{} {}", text("method"), text("route"));
+            (SpanKind::Server, name, span, parent.unwrap_or(SpanId::INVALID))
+        }
+        "publish" => (SpanKind::Producer, format!("publish {}", text("eventType")), new_id(), span),
+        "consume" => {
+            (SpanKind::Consumer, format!("{} {}", text("consumer"), text("eventType")), new_id(), span)
+        }
+        _ => return None,
+    };
+    let took = u64::try_from(fields.number("durationMs").unwrap_or(0)).unwrap_or(0);
+    let failed = fields.number("status").is_some_and(|status| status >= 500);
+    let attribute = |(name, value): (&'static str, Value)| {
+        let conventional = CONVENTIONS.iter().find(|(ours, _)| *ours == name);
+        KeyValue::new(
+            conventional.map_or_else(|| format!("handover.{name}"), |(_, it)| (*it).to_owned()),
+            value,
+        )
+    };
+    let trace_id = fields.text("traceId").map(|id| KeyValue::new("handover.traceId", id));
+    Some(SpanData {
+        span_context: SpanContext::new(trace, id, flags, false, TraceState::NONE),
+        parent_span_id: parent,
+        parent_span_is_remote: parent != SpanId::INVALID,
+        span_kind: kind,
+        name: name.into(),
+        start_time: end.checked_sub(Duration::from_millis(took)).unwrap_or(end),
+        end_time: end,
+        attributes: fields.into_rest(&STRUCTURE).map(attribute).chain(trace_id).collect(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: if failed { Status::error("") } else { Status::Unset },
+        instrumentation_scope: InstrumentationScope::builder("handover").build(),
+    })
+}
+
+fn new_id() -> SpanId {
+    RandomIdGenerator::default().new_span_id()
+}
+
+/// The parts of a `traceparent` of version 00 (W3C Trace Context §3.2).
+fn parsed(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
+    let mut parts = text.split('-');
+    let (_, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let trace = TraceId::from_hex(trace).ok().filter(|id| *id != TraceId::INVALID)?;
+    let span = SpanId::from_hex(span).ok().filter(|id| *id != SpanId::INVALID)?;
+    Some((trace, span, TraceFlags::new(u8::from_str_radix(flags, 16).ok()?)))
+}
