@@ -15,10 +15,7 @@ impl Fields {
     }
 
     pub(crate) fn number(&self, name: &str) -> Option<i64> {
-        match self.0.get(name)? {
-            Value::I64(number) => Some(*number),
-            _ => None,
-        }
+        if let Value::I64(number) = self.0.get(name)? { Some(*number) } else { None }
     }
 
     /// What is not here yet, from around it.

@@ -48,11 +48,12 @@ async fn taken(listener: &TcpListener, status: &str) -> (String, Vec<(String, Sp
 
 fn text(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], name: &str) -> Option<String> {
     let found = attributes.iter().find(|it| it.key == name)?;
-    match found.value.as_ref()?.value.as_ref()? {
-        Value::StringValue(text) => Some(text.clone()),
-        Value::IntValue(number) => Some(number.to_string()),
-        other => panic!("{other:?}"),
+    let value = found.value.as_ref()?.value.as_ref()?;
+    if let Value::IntValue(number) = value {
+        return Some(number.to_string());
     }
+    let Value::StringValue(text) = value else { panic!("{value:?}") };
+    Some(text.clone())
 }
 
 fn hex(bytes: &[u8]) -> String {

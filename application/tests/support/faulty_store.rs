@@ -105,7 +105,7 @@ impl UnitOfWork for FaultyUnit {
             }
             CommitFault::Lost => Err(StoreError::CommitUnknown("the connection was lost in COMMIT".into())),
             CommitFault::Slow => {
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                super::pass(super::secs(1)).await;
                 self.inner.commit().await
             }
             CommitFault::Transient => Err(StoreError::Transient("serialization failure".into())),

@@ -23,10 +23,8 @@ fn asked(key: &str) -> KeyedRequest {
 }
 
 fn written(answered: Answered<'_>) -> Result<String, serde_json::Error> {
-    match answered {
-        Answered::Product(product) => Ok(product.id.to_string()),
-        other => panic!("{other:?}"),
-    }
+    let Answered::Product(product) = answered else { panic!("{answered:?}") };
+    Ok(product.id.to_string())
 }
 
 async fn listed(app: &App, ticket: Ticket) -> Option<String> {
