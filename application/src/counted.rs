@@ -48,8 +48,16 @@ pub(crate) const CONSUMED: &str = "consumer.event.consumed";
 pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
-/// Every metric that this crate keeps; [`PENDING`] is for whoever serves to set.
-pub const METRICS: [Metric; 11] = [
+/// Requests refused by the rate limit.
+pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
+/// Requests that each process limited for itself because what they share was away.
+pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
+/// Whether it is away now.
+pub const LIMIT_AWAY: &str = "handover.ratelimit.away";
+
+/// Every metric there is: those of 004, and ours, which begin with `handover`. [`PENDING`] is for whoever serves to set,
+/// those of the rate limit are for its adapters.
+pub const METRICS: [Metric; 14] = [
     counter(CREATED, "Events committed to the outbox by this process"),
     counter(SENT, "Events that the broker confirmed to this process"),
     counter(FAILED, "Failed publishes of events, given-up ones included"),
@@ -67,6 +75,13 @@ pub const METRICS: [Metric; 11] = [
         "consistency.event.repaired",
         "Findings mended: events announced or sent again, effects applied again",
     ),
+    counter(LIMIT_REFUSED, "Requests refused by the rate limit"),
+    counter(LIMIT_FALLBACK, "Requests limited by this process alone, because Redis was away"),
+    Metric {
+        name: LIMIT_AWAY,
+        help: "1 while Redis is away and this process limits requests for itself",
+        kind: MetricKind::Gauge,
+    },
 ];
 
 tokio::task_local! {

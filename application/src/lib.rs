@@ -30,7 +30,7 @@ mod wake;
 
 pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, Role, Trace};
-pub use counted::{METRICS, Metric, MetricKind, PENDING, append};
+pub use counted::{LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, PENDING, append};
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
 pub use settings::{

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::TokenArgs;
-use crate::config::Secret;
-use crate::wiring::Database;
+use crate::config::{LimitConfig, Secret};
+use crate::wiring::{Database, admission};
 use crate::{Failure, Secrets};
 
 /// How long requests in flight may take once the process is asked to stop.
@@ -63,6 +63,7 @@ impl Listening {
         app: &App,
         database: &Database,
         secrets: &Secrets,
+        admitted: &LimitConfig,
     ) -> Result<Listening, Failure> {
         let address = listener
             .local_addr()
@@ -76,6 +77,7 @@ impl Listening {
             tokens: tokens(&secrets.jwt)?,
             callbacks,
             readiness: Box::new(Ready { stopping: Arc::clone(&stopping), store: database.store().clone() }),
+            admission: admission(admitted, &app.tx.tasks),
             limits: limits.clone(),
         };
         let router = router_with(edge, crate::metrics::render());

@@ -58,7 +58,7 @@ impl Service {
         let edge = match listener {
             Some(listener) => {
                 let secrets = Secrets::of(config)?;
-                Some((Listening::start(listener, &app, &database, &secrets)?, secrets))
+                Some((Listening::start(listener, &app, &database, &secrets, &config.limits)?, secrets))
             }
             None => None,
         };

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use handover_application::{Actor, CommandContext, Role, Trace};
 use handover_domain::TenantId;
 
@@ -28,21 +30,46 @@ pub(crate) struct Operator(pub(crate) CommandContext);
 /// The payment gateway; its signature is over the body, which the route verifies.
 pub(crate) struct Gateway(pub(crate) CommandContext);
 
+/// Somebody whose token is no good, or who has none.
+#[derive(Debug, Clone)]
+enum Stranger {
+    NoToken,
+    BadToken(TokenError),
+}
+
+/// The layer that looks who asks, once for each request. It refuses nobody: strangers are to be counted first.
+pub(crate) async fn authenticated(
+    State(edge): State<Arc<Edge>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(trace) = request.extensions().get::<Trace>().cloned() else {
+        return untraced().into_response();
+    };
+    let verified = bearer(request.headers())
+        .ok_or(Stranger::NoToken)
+        .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Stranger::BadToken));
+    match verified {
+        Ok(claims) => drop(request.extensions_mut().insert(CommandContext {
+            actor: Actor::User { id: claims.user, roles: claims.roles },
+            tenant: claims.tenant,
+            trace,
+            idempotency: None,
+        })),
+        Err(stranger) => drop(request.extensions_mut().insert(stranger)),
+    }
+    next.run(request).await
+}
+
 impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        if let Some(context) = parts.extensions.get::<CommandContext>() {
-            return Ok(Caller(context.clone()));
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Edge>) -> Result<Self, Refusal> {
+        match (parts.extensions.get::<CommandContext>(), parts.extensions.get::<Stranger>()) {
+            (Some(context), _) => Ok(Caller(context.clone())),
+            (None, Some(stranger)) => Err(stranger.into()),
+            (None, None) => Err(Refusal::fault(&"a route lies outside of the authentication layer")),
         }
-        let token = bearer(&parts.headers).ok_or(Refusal::new(Code::NotSignedIn, messages::NOT_SIGNED_IN))?;
-        let claims = edge.tokens.verify(token, edge.app.now())?;
-        Ok(Caller(CommandContext {
-            actor: Actor::User { id: claims.user, roles: claims.roles },
-            tenant: claims.tenant,
-            trace: trace(parts)?,
-            idempotency: None,
-        }))
     }
 }
 
@@ -82,11 +109,14 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
     }
 }
 
-impl From<TokenError> for Refusal {
-    fn from(error: TokenError) -> Refusal {
-        let message = match error {
-            TokenError::Expired => messages::EXPIRED_TOKEN,
-            TokenError::NotOurs | TokenError::BadClaim(_) | TokenError::NotSigned => messages::BAD_TOKEN,
+impl From<&Stranger> for Refusal {
+    fn from(stranger: &Stranger) -> Refusal {
+        let message = match stranger {
+            Stranger::NoToken => messages::NOT_SIGNED_IN,
+            Stranger::BadToken(TokenError::Expired) => messages::EXPIRED_TOKEN,
+            Stranger::BadToken(TokenError::NotOurs | TokenError::BadClaim(_) | TokenError::NotSigned) => {
+                messages::BAD_TOKEN
+            }
         };
         Refusal::new(Code::NotSignedIn, message)
     }
@@ -99,5 +129,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {
     let trace = parts.extensions.get::<Trace>().cloned();
-    trace.ok_or_else(|| Refusal::fault(&"a route lies outside of the trace layer"))
+    trace.ok_or_else(untraced)
+}
+
+fn untraced() -> Refusal {
+    Refusal::fault(&"a route lies outside of the trace layer")
 }

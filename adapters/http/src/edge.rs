@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::App;
 
-use crate::{CallbackVerifier, Tokens};
+use crate::{Admission, CallbackVerifier, Tokens};
 
 /// What every route works with.
 pub struct Edge {
@@ -17,6 +17,8 @@ pub struct Edge {
     pub callbacks: CallbackVerifier,
     /// Whether this process can serve now.
     pub readiness: Box<dyn Readiness>,
+    /// How often a client may ask.
+    pub admission: Admission,
     /// What a client may ask of us.
     pub limits: Limits,
 }

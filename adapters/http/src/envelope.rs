@@ -26,6 +26,7 @@ pub(crate) enum Code {
     Conflict,
     InProgress,
     KeyTaken,
+    TooOften,
     Fault,
     Away,
 }
@@ -41,6 +42,7 @@ impl Code {
             Code::Conflict => "A0409",
             Code::InProgress => "A0401",
             Code::KeyTaken => "A0422",
+            Code::TooOften => "A0500",
             Code::Fault => "B0001",
             Code::Away => "C0001",
         }
@@ -55,6 +57,7 @@ impl Code {
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Conflict | Code::InProgress => StatusCode::CONFLICT,
             Code::KeyTaken => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::TooOften => StatusCode::TOO_MANY_REQUESTS,
             Code::Fault => StatusCode::INTERNAL_SERVER_ERROR,
             Code::Away => StatusCode::SERVICE_UNAVAILABLE,
         }

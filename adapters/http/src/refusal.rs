@@ -16,10 +16,10 @@ use crate::envelope::{Code, Reply, ReplyData};
 use crate::messages::{self, Text};
 
 /// How long a client is asked to wait for a dependency, in seconds.
-const RETRY_AFTER_S: u16 = 5;
+const RETRY_AFTER_S: u32 = 5;
 /// How long one is asked to wait for what is on its way, in seconds: the locks of an order's assets, the answer to the same
 /// request.
-const SOON_S: u16 = 1;
+const SOON_S: u32 = 1;
 
 /// An answer that refuses.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Refusal {
     status: StatusCode,
     reply: Box<Reply>,
     /// When to come again, in seconds, where it is worth it.
-    retry_after_s: Option<u16>,
+    retry_after_s: Option<u32>,
 }
 
 impl Refusal {
@@ -60,6 +60,11 @@ impl Refusal {
         Refusal::new(Code::NotFound, messages::not_found(what))
     }
 
+    /// Over the rate limit, for so many seconds.
+    pub(crate) fn too_often(retry_after_s: u32) -> Refusal {
+        Refusal { retry_after_s: Some(retry_after_s), ..Refusal::new(Code::TooOften, messages::TOO_OFTEN) }
+    }
+
     /// Our fault: logged here, in the span of the request.
     pub(crate) fn fault(error: &dyn Display) -> Refusal {
         tracing::error!(%error, "a request failed");
@@ -82,6 +87,7 @@ impl Refusal {
             StatusCode::REQUEST_TIMEOUT => (Code::Invalid, messages::TOO_SLOW),
             StatusCode::PAYLOAD_TOO_LARGE => (Code::Invalid, messages::TOO_LARGE),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => (Code::Invalid, messages::NOT_JSON_TYPE),
+            StatusCode::TOO_MANY_REQUESTS => (Code::TooOften, messages::TOO_OFTEN),
             StatusCode::SERVICE_UNAVAILABLE => (Code::Away, messages::AWAY),
             other if other.is_client_error() => (Code::Invalid, messages::INVALID),
             _ => (Code::Fault, messages::FAULT),

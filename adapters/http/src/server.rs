@@ -3,11 +3,15 @@
 //! **Invariant:** every connection is a task of the process, and none outlives `serve`.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use handover_application::Tasks;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapRequest;
 
 use crate::edge::Limits;
 
@@ -36,9 +41,9 @@ pub async fn serve(
     loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
-            Ok::<_, io::Error>((slot, listener.accept().await?.0))
+            Ok::<_, io::Error>((slot, listener.accept().await?))
         };
-        let (slot, stream) = tokio::select! {
+        let (slot, (stream, peer)) = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             accepted = accepted => match accepted {
@@ -52,7 +57,8 @@ pub async fn serve(
                 }
             },
         };
-        let connection = connection(stream, router.clone(), limits.clone(), stop.clone(), cut.clone());
+        let service = known_from(peer, router.clone());
+        let connection = connection(stream, service, limits.clone(), stop.clone(), cut.clone());
         drop(tasks.spawn(async move {
             connection.await;
             drop(slot);
@@ -72,10 +78,24 @@ async fn all_closed(slots: &Semaphore, limits: &Limits) {
     let _ = slots.acquire_many(limits.connections).await;
 }
 
+/// A router on a connection, and how it lets a request know where it comes from.
+type Known<F> = MapRequest<Router, F>;
+
+/// The router for the connection of this peer.
+fn known_from(
+    peer: SocketAddr,
+    router: Router,
+) -> Known<impl FnMut(Request<Incoming>) -> Request<Incoming> + Clone + Send + 'static> {
+    MapRequest::new(router, move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request
+    })
+}
+
 /// Serves one connection to its end, or until it is cut.
 async fn connection(
     stream: TcpStream,
-    router: Router,
+    service: Known<impl FnMut(Request<Incoming>) -> Request<Incoming> + Clone + Send + 'static>,
     limits: Limits,
     stop: CancellationToken,
     cut: CancellationToken,
@@ -87,7 +107,7 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read)
         .max_buf_size(limits.header_bytes)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         biased;

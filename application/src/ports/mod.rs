@@ -14,6 +14,7 @@ mod effects;
 mod gateway;
 mod idempotency;
 mod leases;
+mod limits;
 mod notifications;
 mod orders;
 mod outbox;
@@ -44,6 +45,7 @@ pub use effects::{
 pub use gateway::{Gateway, GatewayError, RefundRequest};
 pub use idempotency::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer};
 pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
+pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use outbox::{

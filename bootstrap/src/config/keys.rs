@@ -45,6 +45,10 @@ const fn url(path: &'static str, default: &'static str) -> Key {
     Key { path, default: Some(default), kind: Kind::Url }
 }
 
+const fn unset_url(path: &'static str) -> Key {
+    Key { path, default: None, kind: Kind::Url }
+}
+
 const fn secret(path: &'static str) -> Key {
     Key { path, default: None, kind: Kind::Secret }
 }
@@ -61,6 +65,15 @@ const fn value(path: &'static str, default: &'static str) -> Key {
 /// All of them.
 pub(super) const KEYS: &[Key] = &[
     text("http.listen", "127.0.0.1:8080"),
+    value("http.trusted-proxies", "[]"),
+    text("http.forwarded-header", "x-forwarded-for"),
+    text("rate-limit.store", "local"),
+    value("rate-limit.capacity", "200"),
+    value("rate-limit.per-second", "200"),
+    value("rate-limit.routes", "{}"),
+    unset_url("redis.url"),
+    file("redis.ca-file"),
+    value("redis.timeout", "50ms"),
     url("database.url", "sqlite://handover.db"),
     value("database.connections", "8"),
     file("database.ca-file"),

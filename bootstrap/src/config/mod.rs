@@ -7,6 +7,7 @@ mod describe;
 mod error;
 mod keys;
 mod layers;
+mod limits;
 mod money;
 mod read;
 mod retry;
@@ -27,6 +28,7 @@ use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Set
 pub use describe::{Described, Shown};
 pub use error::{ConfigError, Origin};
 pub use layers::Sources;
+pub use limits::LimitConfig;
 pub use money::{GatewayChoice, GatewayConfig};
 use read::{MINUTES, Reader};
 pub use urls::{BrokerChoice, DatabaseChoice};
@@ -81,6 +83,8 @@ pub struct LogConfig {
 pub struct Config {
     /// `http.listen`.
     pub listen: SocketAddr,
+    /// `rate-limit.*`, `redis.*`, and the proxies of `http.*`.
+    pub limits: LimitConfig,
     /// `database.*`.
     pub database: DatabaseChoice,
     /// `broker.*` and `rabbitmq.*`.
@@ -110,6 +114,7 @@ impl Config {
         let database = urls::database(&reader)?;
         Ok(Config {
             listen: listen(&reader)?,
+            limits: limits::limits(&reader)?,
             broker: urls::broker(&reader, &database, relay.confirm_timeout)?,
             database,
             jwt_secret: jwt_secret(&reader)?,

@@ -1,3 +1,4 @@
+mod limits;
 mod money;
 
 use std::path::Path;
@@ -146,12 +147,12 @@ fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
 
 #[test]
 fn a_key_that_looks_like_none_is_not_taken_for_one() {
-    for file in ["[redis]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
+    for file in ["[kafka]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
         let text = complaint(load_file(file));
         assert!(text.contains("unknown key") && !text.contains("did you mean"), "{text}");
         assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
     }
-    for variable in ["HANDOVER_REDIS__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
+    for variable in ["HANDOVER_KAFKA__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
         let text = complaint(load(&[(variable, "x")]));
         assert!(text.contains(variable) && !text.contains("did you mean"), "{text}");
     }
@@ -255,6 +256,17 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_GATEWAY__SCAN_INTERVAL", "gateway.scan-interval", &["0s", "9ms", "61m"]),
         ("HANDOVER_GATEWAY__RETRY_BASE", "gateway.retry-base", &["0s", "25h"]),
         ("HANDOVER_GATEWAY__RETRY_CAP", "gateway.retry-cap", &["0s", "4s", "25h"]),
+        ("HANDOVER_HTTP__TRUSTED_PROXIES", "http.trusted-proxies", &["10.0.0.0", "[10]", "[\"::/0\"]"]),
+        ("HANDOVER_HTTP__FORWARDED_HEADER", "http.forwarded-header", &["x-real-ip", ""]),
+        ("HANDOVER_RATE_LIMIT__STORE", "rate-limit.store", &["off", "", "redis"]),
+        ("HANDOVER_RATE_LIMIT__CAPACITY", "rate-limit.capacity", &["0", "1000001", "1.5", "-1"]),
+        (
+            "HANDOVER_RATE_LIMIT__PER_SECOND",
+            "rate-limit.per-second",
+            &["0", "0.0009", "100001", "-1", "fast", "NaN"],
+        ),
+        ("HANDOVER_REDIS__TIMEOUT", "redis.timeout", &["0s", "2s", "50"]),
+        ("HANDOVER_REDIS__URL", "redis.url", &["redis://cache"]),
         ("HANDOVER_LOG__FORMAT", "log.format", &["xml"]),
         ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
         ("HANDOVER_LOG__TRACES", "log.traces", &["", "collector:4318", "https://collector", "http://"]),

@@ -155,7 +155,7 @@ fn rabbit(
 }
 
 /// What a file of certificates holds.
-fn certificates(item: &Item<'_>, path: &str) -> Result<String, ConfigError> {
+pub(super) fn certificates(item: &Item<'_>, path: &str) -> Result<String, ConfigError> {
     let remedy = "name a file with the authority's certificate in PEM form";
     let text = std::fs::read_to_string(path)
         .map_err(|cause| item.refused(&format!("the file cannot be read: {cause}"), remedy))?;

@@ -31,6 +31,10 @@ pub(super) fn write(folder: &Path, orders: u32) -> Result<Config, Failure> {
 [http]
 listen = "127.0.0.1:0"
 
+[rate-limit]                      # everybody comes from one address, and in a hurry
+capacity = 10000
+per-second = 10000
+
 [database]
 url = "sqlite://{database}"
 

@@ -7,6 +7,7 @@ mod broker;
 mod database;
 mod gateway;
 mod port;
+mod redis;
 mod report;
 mod secrets;
 
@@ -44,6 +45,7 @@ pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
     checks.push(port::check(config.listen, &served).await);
     checks.extend(secrets::checks(&config, &sources));
     checks.push(gateway::check(&config).await);
+    checks.extend(redis::check(&config).await);
     Report::of(checks)
 }
 

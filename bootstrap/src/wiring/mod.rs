@@ -3,6 +3,7 @@
 mod broker;
 mod database;
 mod gateway;
+mod limiter;
 mod looked;
 mod schema;
 
@@ -19,6 +20,7 @@ use crate::config::Config;
 pub(crate) use broker::{database_broker, rabbit_beside};
 pub(crate) use database::Database;
 pub(crate) use gateway::{allow as allow_gateway, paid_back_by};
+pub(crate) use limiter::admission;
 pub(crate) use looked::{Looked, Reach};
 pub(crate) use schema::Schema;
 

@@ -75,6 +75,8 @@ pub(crate) const IN_PROGRESS: Text = Text::fixed(
     "the same request is being processed; its answer can be asked for soon",
     "请求处理中,请勿重复提交",
 );
+pub(crate) const TOO_OFTEN: Text =
+    Text::fixed("too many requests; Retry-After says when to come again", "请求过于频繁...");
 pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");

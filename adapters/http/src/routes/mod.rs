@@ -5,6 +5,7 @@ mod assets;
 mod health;
 mod metrics;
 mod mine;
+mod names;
 mod ops;
 mod orders;
 mod payments;
@@ -21,13 +22,16 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::context::authenticated;
 use crate::edge::Edge;
+use crate::limit::limited;
 use crate::once::once;
 use crate::refusal::Refusal;
 use crate::trace::traced;
 
 pub(crate) use answers::answered;
 pub use metrics::Render;
+pub use names::LIMITED_ROUTES;
 
 /// The routes of spec §4 on this edge.
 pub fn router(edge: Edge) -> Router {
@@ -41,6 +45,7 @@ pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
     layered(routes(&edge).merge(counted), edge)
 }
 
+/// The layer that is named last is met first.
 fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let of_users = Router::new()
         .nest("/products", products::routes())
@@ -48,10 +53,14 @@ fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .nest("/ops", ops::routes())
         .merge(mine::routes())
         .merge(assets::routes())
-        .route_layer(from_fn_with_state(Arc::clone(edge), once));
+        .route_layer(from_fn_with_state(Arc::clone(edge), once))
+        .route_layer(from_fn_with_state(Arc::clone(edge), limited))
+        .route_layer(from_fn_with_state(Arc::clone(edge), authenticated));
     // What the gateway reports names what it is about itself.
-    let of_the_gateway =
-        Router::new().nest("/payments", payments::routes()).nest("/refunds", refunds::routes());
+    let of_the_gateway = Router::new()
+        .nest("/payments", payments::routes())
+        .nest("/refunds", refunds::routes())
+        .route_layer(from_fn_with_state(Arc::clone(edge), limited));
     Router::new().nest("/api/v1", of_users.merge(of_the_gateway)).merge(health::routes())
 }
 

@@ -1,7 +1,10 @@
 //! A client that looks at the envelope of every answer.
 
+use std::net::SocketAddr;
+
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request as HttpRequest, request};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -38,6 +41,13 @@ impl Request {
     pub(crate) fn text(mut self, body: impl Into<String>) -> Request {
         self.text = body.into();
         self.body = Body::from(self.text.clone());
+        self
+    }
+
+    /// Over a connection from this address and port.
+    pub(crate) fn from(mut self, peer: &str) -> Request {
+        let peer: SocketAddr = peer.parse().unwrap();
+        self.head = self.head.extension(ConnectInfo(peer));
         self
     }
 

@@ -8,6 +8,7 @@ mod envelopes;
 mod gifts;
 mod inputs;
 mod letters;
+mod limits;
 mod logs;
 mod looks;
 mod mine;

@@ -1,10 +1,13 @@
 //! The server: what no router can see. On real sockets and real time, with short limits.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_http::{Limits, Problem, Readiness, serve};
+use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use handover_http::{Admission, Limits, Problem, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -28,7 +31,12 @@ struct Server {
 
 impl Server {
     async fn start(limits: Limits, readiness: Box<dyn Readiness>) -> Server {
-        let world = World::with(Setup { limits: limits.clone(), readiness, ..Setup::default() }).await;
+        Server::of(Setup { limits, readiness, ..Setup::default() }).await
+    }
+
+    async fn of(setup: Setup) -> Server {
+        let limits = setup.limits.clone();
+        let world = World::with(setup).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -82,6 +90,30 @@ async fn requests_are_served_one_after_another_on_one_connection() {
     let answers = rest(server.connect(&HEALTH.repeat(3)).await).await;
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
     server.stopped().await;
+}
+
+/// Notes whose requests they are.
+#[derive(Default)]
+struct Noted(Mutex<Vec<Party>>);
+
+#[async_trait]
+impl RateLimiter for Noted {
+    async fn take(&self, key: &LimitKey, _: Bucket) -> Taken {
+        self.0.lock().unwrap().push(key.party);
+        Taken::Token { remaining: 0 }
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_known_by_the_address_of_its_connection() {
+    let limiter = Arc::new(Noted::default());
+    let admission = Admission::new(limiter.clone(), Bucket::new(NonZeroU32::MIN, 1).unwrap());
+    let server = Server::of(Setup { admission: Some(admission), ..Setup::default() }).await;
+    let anonymous = "GET /api/v1/products HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let answer = rest(server.connect(anonymous).await).await;
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("\r\nratelimit: "), "{answer}");
+    server.stopped().await;
+    assert_eq!(*limiter.0.lock().unwrap(), [Party::at("127.0.0.1".parse().unwrap())]);
 }
 
 #[tokio::test]

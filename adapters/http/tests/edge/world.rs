@@ -1,5 +1,6 @@
 //! An edge on the memory adapters, and what can be wrong with it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,10 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
-use handover_application::ports::{OnFailed, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{
+    Bucket, LimitKey, OnFailed, RateLimiter, Store, StoreError, Taken, UnitOfWork, View,
+};
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
 use handover_domain::{PointsRules, TenantId, UserId};
-use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router};
+use handover_http::{Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router};
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 use serde_json::json;
 
@@ -35,6 +38,8 @@ pub(crate) struct World {
 /// What a test wants otherwise.
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
+    /// None: everybody may ask as often as they like.
+    pub(crate) admission: Option<Admission>,
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_failed: OnFailed,
@@ -45,6 +50,7 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             limits: Limits::default(),
+            admission: None,
             readiness: Box::new(Vec::<Problem>::new),
             store: None,
             on_failed: OnFailed::Continue,
@@ -90,6 +96,7 @@ impl World {
             tokens: Tokens::new(SECRET).unwrap(),
             callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
             readiness: setup.readiness,
+            admission: setup.admission.unwrap_or_else(unlimited),
             limits: setup.limits,
         };
         let tokens = Tokens::new(SECRET).unwrap();
@@ -191,6 +198,19 @@ pub(crate) fn report(payment: i64, transaction: &str, result: &str, amount: &str
 
 pub(crate) fn start() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 1, 31, 8, 0, 0).unwrap()
+}
+
+/// Lets everybody in.
+fn unlimited() -> Admission {
+    struct Unlimited;
+
+    #[async_trait]
+    impl RateLimiter for Unlimited {
+        async fn take(&self, _: &LimitKey, bucket: Bucket) -> Taken {
+            Taken::Token { remaining: bucket.capacity().get() }
+        }
+    }
+    Admission::new(Arc::new(Unlimited), Bucket::new(NonZeroU32::MIN, 1).unwrap())
 }
 
 /// A store that fails, always in the same way.

@@ -1,0 +1,122 @@
+//! Token buckets that processes share: one script, by the clock of the server.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use handover_application::{LIMIT_FALLBACK, Tasks};
+use redis::Script;
+use redis::aio::MultiplexedConnection;
+use tokio::time::timeout;
+
+use crate::link::{Link, RedisAway};
+use crate::settings::RedisSettings;
+
+static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
+
+/// What every bucket's key begins with (seed 003).
+const PREFIX: &str = "ratelimit:";
+
+/// Limits what all processes take that share a Redis.
+///
+/// Each request first takes a token of this process's own bucket, which is never emptier than the shared one: so a flood does
+/// not reach Redis, and when Redis goes away, forgets everything or answers nonsense, this process goes on where it is.
+pub struct RedisLimiter {
+    own: Arc<dyn RateLimiter>,
+    link: Arc<Link>,
+    /// Added to the server's clock, in microseconds.
+    clock_ahead_us: Box<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl RedisLimiter {
+    /// Connects as soon as Redis is there, and again whenever it was away; until then `own` decides alone.
+    pub fn start(settings: RedisSettings, own: Arc<dyn RateLimiter>, tasks: &Tasks) -> RedisLimiter {
+        RedisLimiter { own, link: Link::keep(settings, tasks), clock_ahead_us: Box::new(|| 0) }
+    }
+
+    /// The same on a server whose clock is said to be ahead by so much, for tests of clocks that are set.
+    #[must_use]
+    pub fn with_clock_ahead(self, us: impl Fn() -> i64 + Send + Sync + 'static) -> RedisLimiter {
+        RedisLimiter { clock_ahead_us: Box::new(us), ..self }
+    }
+
+    /// Whether Redis decides now.
+    pub fn is_shared(&self) -> bool {
+        self.link.connection().is_some()
+    }
+}
+
+#[async_trait]
+impl RateLimiter for RedisLimiter {
+    async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken {
+        let own = self.own.take(key, bucket).await;
+        let Taken::Token { .. } = own else { return own };
+        if let Some(connection) = self.link.connection() {
+            let within = self.link.settings.timeout;
+            let name = format!("{PREFIX}{key}");
+            match shared(connection.to.clone(), &name, bucket, (self.clock_ahead_us)(), within).await {
+                Ok(taken) => return taken,
+                Err(away) => self.link.broken(&connection, &away),
+            }
+        }
+        metrics::counter!(LIMIT_FALLBACK).increment(1);
+        own
+    }
+}
+
+/// Takes a token of a shared bucket.
+async fn shared(
+    mut connection: MultiplexedConnection,
+    name: &str,
+    bucket: Bucket,
+    clock_ahead_us: i64,
+    within: Duration,
+) -> Result<Taken, RedisAway> {
+    let every_us = u64::try_from(bucket.token_every().as_micros()).unwrap_or(u64::MAX);
+    let mut asked = TAKE.key(name);
+    asked.arg(bucket.capacity().get()).arg(every_us).arg(clock_ahead_us);
+    let asking = asked.invoke_async::<(i64, i64)>(&mut connection);
+    let answer = timeout(within, asking).await.map_err(|_| RedisAway::late(within))??;
+    taken(answer, bucket, every_us).ok_or_else(|| RedisAway::nonsense(answer))
+}
+
+/// What an answer of the script means, if it can be one.
+fn taken((allowed, number): (i64, i64), bucket: Bucket, every_us: u64) -> Option<Taken> {
+    match (allowed, u64::try_from(number).ok()?) {
+        (1, left) => {
+            let remaining = u32::try_from(left).ok().filter(|left| *left < bucket.capacity().get())?;
+            Some(Taken::Token { remaining })
+        }
+        (0, wait_us @ 1..) if wait_us <= every_us => {
+            Some(Taken::Refused { retry_after: Duration::from_micros(wait_us) })
+        }
+        _ => None,
+    }
+}
+
+/// Whether a connection does what requests will ask of it: write, and be fast.
+pub(crate) async fn tried_out(connection: MultiplexedConnection, within: Duration) -> Result<(), RedisAway> {
+    // A second for a token: the bucket is gone soon.
+    let bucket = Bucket::new(std::num::NonZeroU32::MIN, 1_000_000)
+        .map_err(|error| RedisAway::from(redis::RedisError::from(std::io::Error::other(error))))?;
+    shared(connection, &format!("{PREFIX}probe"), bucket, 0, within).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_script_can_say_is_believed() {
+        let bucket = Bucket::new(std::num::NonZeroU32::new(3).unwrap(), 1000).unwrap();
+        let taken = |allowed, number| taken((allowed, number), bucket, 1000);
+        assert_eq!(taken(1, 2), Some(Taken::Token { remaining: 2 }));
+        assert_eq!(taken(1, 0), Some(Taken::Token { remaining: 0 }));
+        let wait = Duration::from_millis(1);
+        assert_eq!(taken(0, 1000), Some(Taken::Refused { retry_after: wait }));
+        for (allowed, number) in [(1, 3), (1, -1), (0, 0), (0, 1001), (0, -5), (2, 1), (-1, 1)] {
+            assert_eq!(taken(allowed, number), None, "{allowed} {number}");
+        }
+    }
+}
