@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::App;
 
-use crate::{CallbackVerifier, Tokens};
+use crate::{CallbackVerifier, Tokens, WebOrigin};
 
 /// What every route works with.
 pub struct Edge {
@@ -59,6 +59,10 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Connections at a time; more wait in the listener's backlog.
     pub connections: u32,
+    /// Requests worked on at a time; more are turned away. Health is asked for beside them.
+    pub concurrent_requests: u32,
+    /// Origins whose pages may call us.
+    pub cors_origins: Vec<WebOrigin>,
     /// How long requests in flight may go on once the process is asked to stop.
     pub drain: Duration,
 }
@@ -72,6 +76,8 @@ impl Default for Limits {
             body_read: Duration::from_secs(10),
             header_bytes: 32 * 1024,
             connections: 4096,
+            concurrent_requests: 512,
+            cors_origins: Vec::new(),
             drain: Duration::from_secs(10),
         }
     }

@@ -1,7 +1,7 @@
 //! The HTTP edge: routes, tokens, the answer envelope.
 //!
-//! A request passes, from outside in: trace and log line, time limit, panic guard, route, token (or signature), body,
-//! use case. Whatever stops it on the way, the answer is the envelope of spec §4.
+//! A request passes, from outside in: trace and log line, time limit, panic guard, origin, route, place (`shed`), token
+//! (or signature), body, use case. Whatever stops it on the way, the answer is the envelope of spec §4.
 //!
 //! **Invariant:** every error answer is `{"code","message","data","traceId"}` with `X-Trace-Id`, and a fault shows
 //! nothing but its trace id.
@@ -12,6 +12,7 @@ mod auth;
 mod body;
 mod callback;
 mod context;
+mod cors;
 mod edge;
 mod envelope;
 mod fields;
@@ -23,11 +24,14 @@ mod query;
 mod refusal;
 mod routes;
 mod server;
+mod shed;
+mod shut;
 mod trace;
 pub mod views;
 
-pub use auth::{Claims, TokenError, Tokens, WeakSecret};
+pub use auth::{BadKeys, Claims, KeySet, TokenError, TokenRules, Tokens, WeakSecret};
 pub use callback::{BadSecret, CallbackVerifier};
+pub use cors::WebOrigin;
 pub use edge::{Edge, Limits, Problem, Readiness};
-pub use routes::{Render, router, router_with};
+pub use routes::{Render, apart, router, router_with};
 pub use server::serve;

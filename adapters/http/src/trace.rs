@@ -15,6 +15,7 @@ use crate::edge::Edge;
 use crate::envelope::written;
 use crate::language::Language;
 use crate::refusal::Refusal;
+use crate::shed::TurnedAway;
 
 /// The header that carries the trace id, in and out.
 pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
@@ -34,9 +35,16 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             Ok(response) => response,
             Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
         };
+        let turned_away = response.extensions().get::<TurnedAway>().is_some();
         let response = written(response, &trace.trace_id, language);
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(status = response.status().as_u16(), durationMs = duration_ms, "answered");
+        let status = response.status().as_u16();
+        if turned_away {
+            // The rest that a service under too much load does is not to write about it.
+            tracing::debug!(status, durationMs = duration_ms, "turned away");
+        } else {
+            tracing::info!(status, durationMs = duration_ms, "answered");
+        }
         response
     }
     .instrument(span)

@@ -21,9 +21,11 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::cors;
 use crate::edge::Edge;
 use crate::once::once;
 use crate::refusal::Refusal;
+use crate::shed::{Places, admitted};
 use crate::trace::traced;
 
 pub(crate) use answers::answered;
@@ -36,30 +38,56 @@ pub fn router(edge: Edge) -> Router {
 
 /// The same, and `/metrics` where somebody counts.
 pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
-    let counted = metrics.map_or_else(Router::new, metrics::routes);
     let edge = Arc::new(edge);
-    layered(routes(&edge).merge(counted), edge)
+    let everything = public(&edge).merge(of_operators(&edge)).merge(counted(metrics));
+    layered(everything.merge(health::routes()), edge)
 }
 
-fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+/// The same on two routers, for two listeners: everybody's calls, and those of operators with `/metrics`. Both tell of
+/// health.
+pub fn apart(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
+    let edge = Arc::new(edge);
+    let operators = of_operators(&edge).merge(counted(metrics)).merge(health::routes());
+    (layered(public(&edge).merge(health::routes()), Arc::clone(&edge)), layered(operators, edge))
+}
+
+fn public(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let of_users = Router::new()
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
-        .nest("/ops", ops::routes())
         .merge(mine::routes())
         .merge(assets::routes())
         .route_layer(from_fn_with_state(Arc::clone(edge), once));
     // What the gateway reports names what it is about itself.
     let of_the_gateway =
         Router::new().nest("/payments", payments::routes()).nest("/refunds", refunds::routes());
-    Router::new().nest("/api/v1", of_users.merge(of_the_gateway)).merge(health::routes())
+    within_places(Router::new().nest("/api/v1", of_users.merge(of_the_gateway)), edge)
+}
+
+fn of_operators(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let routes = ops::routes().route_layer(from_fn_with_state(Arc::clone(edge), once));
+    within_places(Router::new().nest("/api/v1/ops", routes), edge)
+}
+
+/// Operators have places of their own: they look at what is wrong when there is too much load.
+fn within_places(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    routes.route_layer(from_fn_with_state(Places::new(edge.limits.concurrent_requests), admitted))
+}
+
+fn counted(metrics: Option<Render>) -> Router<Arc<Edge>> {
+    metrics.map_or_else(Router::new, metrics::routes)
 }
 
 /// The routes within everything that a request passes on its way to them.
 fn layered(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
-    routes
+    let routes = routes
         .fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) })
-        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) })
+        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) });
+    let routes = match cors::layer(&edge.limits.cors_origins) {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(Arc::clone(&edge), traced))
         .with_state(edge)
