@@ -51,10 +51,13 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a request may take from its last header to its answer.
     pub request: Duration,
-    /// How long the headers may take to arrive; also how long a connection may idle between requests.
+    /// How long the headers may take to arrive; also how long a connection may idle between requests. Below the ten
+    /// seconds that are promised, so that the last of thousands is over in time as well.
     pub header_read: Duration,
     /// How long a body may take to arrive.
     pub body_read: Duration,
+    /// How long a client may take nothing of what it is answered.
+    pub answer_taken: Duration,
     /// The greatest head of a request, in bytes.
     pub header_bytes: usize,
     /// Connections at a time; more wait in the listener's backlog.
@@ -72,8 +75,9 @@ impl Default for Limits {
         Limits {
             body_bytes: 64 * 1024,
             request: Duration::from_secs(30),
-            header_read: Duration::from_secs(10),
+            header_read: Duration::from_secs(8),
             body_read: Duration::from_secs(10),
+            answer_taken: Duration::from_secs(10),
             header_bytes: 32 * 1024,
             connections: 4096,
             concurrent_requests: 512,

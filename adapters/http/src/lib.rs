@@ -26,6 +26,7 @@ mod routes;
 mod server;
 mod shed;
 mod shut;
+mod stall;
 mod trace;
 pub mod views;
 
