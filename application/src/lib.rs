@@ -18,6 +18,7 @@ pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
 pub mod ports;
+mod privacy;
 pub mod relay;
 pub mod runtime;
 mod settings;
@@ -33,6 +34,7 @@ pub use context::{Actor, CommandContext, Role, Trace};
 pub use counted::{LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, PENDING, append};
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
+pub use privacy::MASK;
 pub use settings::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Settings, TimeoutSettings,
 };

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use handover_application::App;
 use handover_application::ports::Clock;
 use handover_domain::{TenantId, UserId};
-use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router_with, serve};
+use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, apart, router_with, serve};
 use handover_sql::SqlStore;
 use handover_system::SystemClock;
 use tokio::net::TcpListener;
@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::TokenArgs;
-use crate::config::{LimitConfig, Secret};
+use crate::config::{Config, Secret};
 use crate::wiring::{Database, admission};
-use crate::{Failure, Secrets};
+use crate::{Failure, Secrets, descriptors, keys};
 
 /// How long requests in flight may take once the process is asked to stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -33,64 +33,126 @@ pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).await.map_err(|cause| Failure::Listen { listen, cause })
 }
 
+/// The listeners of the API.
+pub(crate) struct Listeners {
+    public: TcpListener,
+    /// Where operators' calls have one of their own.
+    operators: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Listens wherever this configuration says.
+    pub(crate) async fn bind(config: &Config) -> Result<Listeners, Failure> {
+        let public = bind(config.listen).await?;
+        let operators = match config.http.ops_listen {
+            Some(listen) => Some(bind(listen).await?),
+            None => None,
+        };
+        Ok(Listeners { public, operators })
+    }
+}
+
 /// A token as the command line asks for it.
-pub(crate) fn token(secret: &Secret, arguments: &TokenArgs) -> Result<String, Failure> {
+pub(crate) fn token(secret: &Secret, config: &Config, arguments: &TokenArgs) -> Result<String, Failure> {
     let usage = |what: String| Failure::Usage { what, remedy: "see handover token --help".to_owned() };
     let user = UserId::try_from(arguments.user).map_err(|error| usage(format!("--user {error}")))?;
     let tenant = TenantId::try_from(arguments.tenant).map_err(|error| usage(format!("--tenant {error}")))?;
-    tokens(secret)?
+    own(secret)?
+        .under(config.auth.rules.clone())
         .issue(user, tenant, &arguments.roles, arguments.ttl, SystemClock.now())
         .map_err(|error| usage(error.to_string()))
 }
 
-fn tokens(secret: &Secret) -> Result<Tokens, Failure> {
+/// Tokens under our own secret.
+fn own(secret: &Secret) -> Result<Tokens, Failure> {
     Tokens::new(secret.reveal().as_bytes())
         .map_err(|error| Failure::SecretRefused { key: "auth.jwt-secret", why: error.to_string() })
+}
+
+/// Whatever tokens this configuration takes.
+fn tokens(config: &Config, secrets: &Secrets) -> Result<Tokens, Failure> {
+    let keys = keys::configured(config)?;
+    let tokens = match (&secrets.jwt, keys) {
+        (Some(secret), Some(keys)) => own(secret)?.and_keys(keys),
+        (Some(secret), None) => own(secret)?,
+        (None, keys) => Tokens::of_keys(keys.unwrap_or_default()),
+    };
+    Ok(tokens.under(config.auth.rules.clone()))
 }
 
 /// The API, being served.
 pub(crate) struct Listening {
     address: SocketAddr,
+    operators: Option<SocketAddr>,
     stopping: Arc<AtomicBool>,
     stop: CancellationToken,
     served: JoinHandle<Served>,
 }
 
 impl Listening {
-    /// Serves the API of this application on the listener.
+    /// Serves the API of this application on the listeners.
     pub(crate) fn start(
-        listener: TcpListener,
+        listeners: Listeners,
+        config: &Config,
         app: &App,
         database: &Database,
         secrets: &Secrets,
-        admitted: &LimitConfig,
     ) -> Result<Listening, Failure> {
-        let address = listener
-            .local_addr()
-            .map_err(|cause| Failure::System { what: "the listener has no address", cause })?;
+        let address = |listener: &TcpListener| {
+            let unknown = |cause| Failure::System { what: "the listener has no address", cause };
+            listener.local_addr().map_err(unknown)
+        };
+        let operators = listeners.operators.as_ref().map(address).transpose()?;
+        let address = address(&listeners.public)?;
+        let Listeners { public: listener, operators: for_operators } = listeners;
         let callbacks = CallbackVerifier::new(secrets.gateway.reveal())
             .map_err(|error| Failure::SecretRefused { key: "gateway.secret", why: error.to_string() })?;
         let stopping = Arc::new(AtomicBool::new(false));
-        let limits = Limits { drain: DRAIN, ..Limits::default() };
+        let limits = limits(config);
+        let tokens = tokens(config, secrets)?;
+        if let Some(path) = &config.auth.keys {
+            keys::follow(app, tokens.clone(), path.clone());
+        }
         let edge = Edge {
             app: app.clone(),
-            tokens: tokens(&secrets.jwt)?,
+            tokens,
             callbacks,
             readiness: Box::new(Ready { stopping: Arc::clone(&stopping), store: database.store().clone() }),
-            admission: admission(admitted, &app.tx.tasks),
+            admission: admission(&config.limits, &app.tx.tasks),
             limits: limits.clone(),
         };
-        let router = router_with(edge, crate::metrics::render());
+        let metrics = crate::metrics::render();
+        let (public, of_operators) = match for_operators {
+            Some(listener) => {
+                let (public, operators) = apart(edge, metrics);
+                (public, Some((listener, operators)))
+            }
+            None => (router_with(edge, metrics), None),
+        };
         let (stop, tasks) = (CancellationToken::new(), app.tx.tasks.clone());
         let asked = stop.clone();
-        let serving = async move { serve(listener, router, &tasks, asked, &limits).await };
+        let serving = async move {
+            let public = serve(listener, public, &tasks, asked.clone(), &limits);
+            let operators = async {
+                match of_operators {
+                    Some((listener, router)) => serve(listener, router, &tasks, asked.clone(), &limits).await,
+                    None => Ok(()),
+                }
+            };
+            tokio::try_join!(public, operators).map(|_| ())
+        };
         let served = app.tx.tasks.spawn(serving);
-        Ok(Listening { address, stopping, stop, served })
+        Ok(Listening { address, operators, stopping, stop, served })
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where operators' calls have a listener of their own.
+    pub(crate) fn operators(&self) -> Option<SocketAddr> {
+        self.operators
     }
 
     /// Not ready from now on, and no new connections.
@@ -113,6 +175,17 @@ impl Listening {
             Ok(Some(Ok(())) | None) => "it ended without being asked to".to_owned(),
             Err(error) => error.to_string(),
         })
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    let standard = Limits::default();
+    Limits {
+        drain: DRAIN,
+        connections: descriptors::room_for(standard.connections),
+        concurrent_requests: config.http.concurrent_requests,
+        cors_origins: config.http.cors_origins.clone(),
+        ..standard
     }
 }
 

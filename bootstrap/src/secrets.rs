@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** outside loopback, and on a database that other processes share, only configured secrets are used.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,31 +15,42 @@ use crate::Failure;
 use crate::beside::beside;
 use crate::config::{Config, DatabaseChoice, Secret};
 
+/// Random text of 32 characters has more kinds of them than this; `changeme` typed four times has not.
+const FEW_KINDS: usize = 9;
+
 /// Both secrets.
 #[derive(Debug, Clone)]
 pub struct Secrets {
-    /// Signs and verifies tokens (HS256).
-    pub jwt: Secret,
+    /// Signs and verifies tokens (HS256). Where tokens of others are taken none is made.
+    pub jwt: Option<Secret>,
     /// Verifies the gateway's callbacks: `whsec_...`.
     pub gateway: Secret,
 }
 
 impl Secrets {
-    /// Whether a service that listens there may start with what is configured. One that listens nowhere needs none.
-    pub fn allow(config: &Config, listen: Option<SocketAddr>) -> Result<(), Failure> {
-        if listen.is_some() && config.database.file().is_none() {
+    /// Whether a service that listens at these addresses may start with what is configured. One that listens nowhere
+    /// needs none.
+    pub fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
+        if !listens.is_empty() && config.database.file().is_none() {
             Secrets::of(config)?;
         }
-        if let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) {
-            for (key, secret) in
-                [("auth.jwt-secret", &config.jwt_secret), ("gateway.secret", &config.gateway_secret)]
-            {
-                if secret.is_none() {
-                    return Err(Failure::SecretNeeded { key, listen });
-                }
+        let Some(&listen) = listens.iter().find(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
+        for (key, secret) in Secrets::needed(config) {
+            match secret {
+                None => return Err(Failure::SecretNeeded { key, listen }),
+                Some(secret) if secret.is_placeholder() => return Err(Failure::SecretWeak { key, listen }),
+                Some(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// The secrets that this configuration works with, each if it is set.
+    fn needed(config: &Config) -> impl Iterator<Item = (&'static str, Option<&Secret>)> {
+        let jwt = (JWT.key, config.jwt_secret.as_ref());
+        let gateway = (GATEWAY.key, config.gateway_secret.as_ref());
+        let takes_others = config.auth.keys.is_some();
+        [jwt, gateway].into_iter().filter(move |(key, set)| *key != JWT.key || set.is_some() || !takes_others)
     }
 
     /// Those that are set, the others made or found beside the database.
@@ -46,9 +58,12 @@ impl Secrets {
         Ok(Secrets { jwt: Self::jwt(config)?, gateway: Self::gateway(config)? })
     }
 
-    /// What tokens are signed with.
-    pub fn jwt(config: &Config) -> Result<Secret, Failure> {
-        JWT.found(config.jwt_secret.as_ref(), &config.database)
+    /// What tokens are signed with, if there is such a secret.
+    pub fn jwt(config: &Config) -> Result<Option<Secret>, Failure> {
+        match (&config.jwt_secret, &config.auth.keys) {
+            (None, Some(_)) => Ok(None),
+            (set, _) => JWT.found(set.as_ref(), &config.database).map(Some),
+        }
     }
 
     /// What requests to the gateway are signed with, and its reports verified.
@@ -57,11 +72,18 @@ impl Secrets {
     }
 
     /// Where each comes from, key by key; nothing is made.
-    pub(crate) fn look(config: &Config) -> [(&'static str, Result<Source, Failure>); 2] {
-        [
-            (JWT.key, JWT.source(config.jwt_secret.as_ref(), &config.database)),
-            (GATEWAY.key, GATEWAY.source(config.gateway_secret.as_ref(), &config.database)),
-        ]
+    pub(crate) fn look(config: &Config) -> Vec<(&'static str, Result<Source, Failure>)> {
+        let kind = |key: &str| if key == JWT.key { &JWT } else { &GATEWAY };
+        let source = |key, set| kind(key).source(set, &config.database);
+        Secrets::needed(config).map(|(key, set)| (key, source(key, set))).collect()
+    }
+}
+
+impl Secret {
+    /// Whether it looks as if somebody had typed it in for the time being.
+    pub(crate) fn is_placeholder(&self) -> bool {
+        let random = self.reveal().trim_start_matches("whsec_");
+        random.chars().collect::<BTreeSet<char>>().len() < FEW_KINDS
     }
 }
 
@@ -192,9 +214,11 @@ mod tests {
         Config::load(&Sources { variables, ..Sources::default() }).unwrap()
     }
 
-    fn at(listen: &str) -> Option<SocketAddr> {
-        Some(listen.parse().unwrap())
+    fn at(listen: &str) -> [SocketAddr; 1] {
+        [listen.parse().unwrap()]
     }
+
+    const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
     #[test]
     fn secrets_are_made_once_kept_beside_the_database_and_private() {
@@ -202,8 +226,10 @@ mod tests {
         let config = config(folder.path(), &[]);
         let [first, again] = [(); 2].map(|()| Secrets::of(&config).unwrap());
         assert_eq!((&first.jwt, &first.gateway), (&again.jwt, &again.gateway));
-        assert_ne!(first.jwt.reveal(), first.gateway.reveal().trim_start_matches("whsec_"));
-        assert_eq!((first.jwt.reveal().len(), first.gateway.reveal().len()), (64, 70));
+        let (jwt, gateway) = (first.jwt.unwrap(), first.gateway);
+        assert_ne!(jwt.reveal(), gateway.reveal().trim_start_matches("whsec_"));
+        assert_eq!((jwt.reveal().len(), gateway.reveal().len()), (64, 70));
+        assert!(!jwt.is_placeholder() && !gateway.is_placeholder());
         for purpose in ["jwt-secret", "gateway-secret"] {
             assert!(!exposed(&folder.path().join(format!("shop.db-{purpose}"))).unwrap());
         }
@@ -211,13 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn placeholders_have_few_kinds_of_characters_and_random_text_many() {
+        for typed in [&"changeme".repeat(4), &"a".repeat(32), "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+            assert!(Secret::new(typed).is_placeholder(), "{typed}");
+        }
+        assert!(!Secret::new("0f4a9c1be27d83560f4a9c1be27d8356").is_placeholder());
+    }
+
+    #[test]
     fn outside_loopback_both_secrets_must_be_set() {
         let folder = tempfile::tempdir().unwrap();
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
-        let signing = format!("whsec_{}", "cd".repeat(32));
-        let gateway = ("HANDOVER_GATEWAY__SECRET", signing.as_str());
+        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
         let needed =
-            |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), at(listen)) {
+            |more: &[(&str, &str)], listen| match Secrets::allow(&config(folder.path(), more), &at(listen)) {
                 Err(Failure::SecretNeeded { key, .. }) => Some(key),
                 Ok(()) => None,
                 Err(other) => panic!("{other}"),
@@ -235,11 +268,44 @@ mod tests {
     }
 
     #[test]
+    fn outside_loopback_no_secret_may_look_like_a_placeholder_whichever_listener_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let typed = ("HANDOVER_AUTH__JWT_SECRET", "changemechangemechangemechangeme");
+        let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
+        let typed_gateway = ("HANDOVER_GATEWAY__SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
+        let (inside, outside) = (at("127.0.0.1:1")[0], at("192.0.2.1:1")[0]);
+        for (set, weak) in [([typed, gateway], "auth.jwt-secret"), ([jwt, typed_gateway], "gateway.secret")] {
+            let config = config(folder.path(), &set);
+            Secrets::allow(&config, &[inside]).unwrap();
+            let refused = Secrets::allow(&config, &[inside, outside]);
+            assert!(matches!(refused, Err(Failure::SecretWeak { key, .. }) if key == weak));
+        }
+    }
+
+    #[test]
+    fn where_tokens_of_others_are_taken_no_secret_of_our_own_is_made_or_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = folder.path().join("keys.json");
+        let key = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        fs::write(&keys, key).unwrap();
+        let keys = keys.display().to_string();
+        let set = [
+            ("HANDOVER_AUTH__JWKS_FILE", keys.as_str()),
+            ("HANDOVER_AUTH__AUDIENCE", "shop"),
+            ("HANDOVER_GATEWAY__SECRET", SIGNING),
+        ];
+        let config = config(folder.path(), &set);
+        Secrets::allow(&config, &at("0.0.0.0:8080")).unwrap();
+        assert_eq!(Secrets::of(&config).unwrap().jwt, None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the keys alone are there");
+    }
+
+    #[test]
     fn on_a_server_both_secrets_must_be_set_and_nothing_is_made() {
         let url = ("HANDOVER_DATABASE__URL", "postgres://shop:hush@db/shop");
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
-        let signing = format!("whsec_{}", "cd".repeat(32));
-        let gateway = ("HANDOVER_GATEWAY__SECRET", signing.as_str());
+        let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
         let load = |more: &[(&str, &str)]| {
             let variables = more.iter().chain([&url]).map(|(name, value)| ((*name).into(), (*value).into()));
             Config::load(&Sources { variables: variables.collect(), ..Sources::default() }).unwrap()
@@ -247,12 +313,12 @@ mod tests {
         for (set, missing) in
             [(&[][..], "auth.jwt-secret"), (&[jwt], "gateway.secret"), (&[gateway], "auth.jwt-secret")]
         {
-            let refused = Secrets::allow(&load(set), at("127.0.0.1:8080")).unwrap_err();
+            let refused = Secrets::allow(&load(set), &at("127.0.0.1:8080")).unwrap_err();
             assert!(matches!(&refused, Failure::SecretShared { key, .. } if *key == missing), "{refused}");
             assert!(!refused.explain().to_string().contains("hush"));
-            Secrets::allow(&load(set), None).unwrap();
+            Secrets::allow(&load(set), &[]).unwrap();
         }
-        Secrets::allow(&load(&[jwt, gateway]), at("127.0.0.1:8080")).unwrap();
+        Secrets::allow(&load(&[jwt, gateway]), &at("127.0.0.1:8080")).unwrap();
     }
 
     #[test]
@@ -261,7 +327,7 @@ mod tests {
         let config = config(folder.path(), &[]);
         let found: Vec<Secret> = std::thread::scope(|scope| {
             let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| Secrets::jwt(&config))).collect();
-            starts.into_iter().map(|start| start.join().unwrap().unwrap()).collect()
+            starts.into_iter().map(|start| start.join().unwrap().unwrap().unwrap()).collect()
         });
         assert!(found.iter().all(|secret| *secret == found[0]));
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::cli::Parts;
 use crate::config::Config;
-use crate::edge::Listening;
+use crate::edge::{Listeners, Listening};
 use crate::wiring::{Carriage, Database, allow_gateway, application, direct, paid_back_by};
 use crate::{Failure, Secrets};
 
@@ -37,12 +37,12 @@ impl Service {
         parts: Parts,
         carriage: Carriage,
     ) -> Result<Service, Failure> {
-        let listen = parts.api.then_some(config.listen);
-        Secrets::allow(config, listen)?;
-        allow_gateway(config, listen)?;
-        // The address first: a port in use says so before anything is touched.
-        let listener = match parts.api {
-            true => Some(crate::edge::bind(config.listen).await?),
+        let listens = if parts.api { config.listens() } else { Vec::new() };
+        Secrets::allow(config, &listens)?;
+        allow_gateway(config, &listens)?;
+        // The addresses first: a port in use says so before anything is touched.
+        let listeners = match parts.api {
+            true => Some(Listeners::bind(config).await?),
             false => None,
         };
         let wake = Wake::default();
@@ -55,10 +55,10 @@ impl Service {
         database.keep_in_touch(&app.tx.tasks);
         runtime::start(&app, &wake, parts.roles, &config.settings);
         crate::metrics::keep(&app);
-        let edge = match listener {
-            Some(listener) => {
+        let edge = match listeners {
+            Some(listeners) => {
                 let secrets = Secrets::of(config)?;
-                Some((Listening::start(listener, &app, &database, &secrets, &config.limits)?, secrets))
+                Some((Listening::start(listeners, config, &app, &database, &secrets)?, secrets))
             }
             None => None,
         };
@@ -68,6 +68,11 @@ impl Service {
     /// Where the API listens, if it does: the actual port when 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
         self.edge.as_ref().map(|(edge, _)| edge.address())
+    }
+
+    /// Where operators' calls have a listener of their own, if they do.
+    pub fn operators_address(&self) -> Option<SocketAddr> {
+        self.edge.as_ref().and_then(|(edge, _)| edge.operators())
     }
 
     /// The secrets in use, if the API is served.

@@ -1,5 +1,7 @@
 //! Reads bodies: bounded in size and in time.
 
+use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -13,6 +15,7 @@ use crate::edge::{Edge, Limits};
 use crate::fields::Fields;
 use crate::messages;
 use crate::refusal::Refusal;
+use crate::shed::Place;
 
 /// The bytes of a body and the headers they came with.
 pub(crate) struct RawBody {
@@ -25,7 +28,8 @@ impl FromRequest<Arc<Edge>> for RawBody {
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, &edge.limits).await?;
+        let place = parts.extensions.get::<Place>();
+        let bytes = read(&parts.headers, body, &edge.limits, place).await?;
         Ok(RawBody { headers: parts.headers, bytes })
     }
 }
@@ -68,16 +72,40 @@ fn is_json(headers: &HeaderMap) -> bool {
     value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+    place: Option<&Place>,
+) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::of_status(StatusCode::PAYLOAD_TOO_LARGE);
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > limits.body_bytes) {
         return Err(too_large());
     }
-    match timeout(limits.body_read, Limited::new(body, limits.body_bytes).collect()).await {
+    let mut reading = pin!(timeout(limits.body_read, Limited::new(body, limits.body_bytes).collect()));
+    let read = tokio::select! {
+        biased;
+        read = &mut reading => read,
+        // It is not all here yet.
+        () = ready(()) => waited(reading, place).await?,
+    };
+    match read {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(Refusal::field("body", messages::BROKEN_BODY)),
         Err(_) => Err(Refusal::of_status(StatusCode::REQUEST_TIMEOUT)),
     }
+}
+
+/// What comes of it, without holding a place meanwhile.
+async fn waited<T>(reading: impl Future<Output = T>, place: Option<&Place>) -> Result<T, Refusal> {
+    if let Some(place) = place {
+        place.give_back();
+    }
+    let read = reading.await;
+    if let Some(place) = place {
+        place.take_again()?;
+    }
+    Ok(read)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::App;
 
-use crate::{Admission, CallbackVerifier, Tokens};
+use crate::{Admission, CallbackVerifier, Tokens, WebOrigin};
 
 /// What every route works with.
 pub struct Edge {
@@ -53,14 +53,21 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a request may take from its last header to its answer.
     pub request: Duration,
-    /// How long the headers may take to arrive; also how long a connection may idle between requests.
+    /// How long the headers may take to arrive; also how long a connection may idle between requests. Below the ten
+    /// seconds that are promised, so that the last of thousands is over in time as well.
     pub header_read: Duration,
     /// How long a body may take to arrive.
     pub body_read: Duration,
+    /// How long a client may take nothing of what it is answered.
+    pub answer_taken: Duration,
     /// The greatest head of a request, in bytes.
     pub header_bytes: usize,
     /// Connections at a time; more wait in the listener's backlog.
     pub connections: u32,
+    /// Requests worked on at a time; more are turned away. Health is asked for beside them.
+    pub concurrent_requests: u32,
+    /// Origins whose pages may call us.
+    pub cors_origins: Vec<WebOrigin>,
     /// How long requests in flight may go on once the process is asked to stop.
     pub drain: Duration,
 }
@@ -70,10 +77,13 @@ impl Default for Limits {
         Limits {
             body_bytes: 64 * 1024,
             request: Duration::from_secs(30),
-            header_read: Duration::from_secs(10),
+            header_read: Duration::from_secs(8),
             body_read: Duration::from_secs(10),
+            answer_taken: Duration::from_secs(10),
             header_bytes: 32 * 1024,
             connections: 4096,
+            concurrent_requests: 512,
+            cors_origins: Vec::new(),
             drain: Duration::from_secs(10),
         }
     }

@@ -4,7 +4,7 @@
 //! can fail, where trace id and language are known.
 
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::language::Language;
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
+use crate::shut::shut;
 use crate::trace::X_TRACE_ID;
 
 /// The codes of spec §4.
@@ -172,12 +173,11 @@ pub(crate) fn written(response: Response, trace_id: &str, language: Language) ->
         Some(reply) => {
             parts.headers.remove(CONTENT_LENGTH);
             parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            parts.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             Body::from(reply.write(trace_id, language))
         }
         None => body,
     };
-    parts.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    shut(&mut parts.headers);
     if let Ok(value) = HeaderValue::from_str(trace_id) {
         parts.headers.insert(X_TRACE_ID, value);
     }

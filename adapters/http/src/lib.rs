@@ -1,7 +1,8 @@
 //! The HTTP edge: routes, tokens, the answer envelope.
 //!
-//! A request passes, from outside in: trace and log line, time limit, panic guard, route, token, rate limit,
-//! idempotency key, signature of the gateway, body, use case. Whatever stops it on the way, the answer is the envelope of spec §4.
+//! A request passes, from outside in: trace and log line, time limit, panic guard, origin, route, place (`shed`), token,
+//! rate limit, idempotency key, signature of the gateway, body, use case. Whatever stops it on the way, the answer is the
+//! envelope of spec §4.
 //!
 //! **Invariant:** every error answer is `{"code","message","data","traceId"}` with `X-Trace-Id`, and a fault shows
 //! nothing but its trace id.
@@ -13,6 +14,7 @@ mod body;
 mod callback;
 mod client;
 mod context;
+mod cors;
 mod edge;
 mod envelope;
 mod fields;
@@ -25,13 +27,17 @@ mod query;
 mod refusal;
 mod routes;
 mod server;
+mod shed;
+mod shut;
+mod stall;
 mod trace;
 pub mod views;
 
-pub use auth::{Claims, TokenError, Tokens, WeakSecret};
+pub use auth::{BadKeys, Claims, KeySet, TokenError, TokenRules, Tokens, WeakSecret};
 pub use callback::{BadSecret, CallbackVerifier};
 pub use client::{ForwardedHeader, Proxies};
+pub use cors::WebOrigin;
 pub use edge::{Edge, Limits, Problem, Readiness};
 pub use limit::Admission;
-pub use routes::{LIMITED_ROUTES, Render, router, router_with};
+pub use routes::{LIMITED_ROUTES, Render, apart, router, router_with};
 pub use server::serve;

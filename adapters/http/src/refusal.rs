@@ -55,6 +55,11 @@ impl Refusal {
         self
     }
 
+    /// Worth coming again in a moment.
+    pub(crate) fn soon(self) -> Refusal {
+        Refusal { retry_after_s: Some(SOON_S), ..self }
+    }
+
     /// No such thing, or not the caller's.
     pub(crate) fn not_found(what: &'static str) -> Refusal {
         Refusal::new(Code::NotFound, messages::not_found(what))
@@ -120,15 +125,9 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::Payment(refusal) => refusal.into(),
             UseCaseError::Refund(refusal) => refusal.into(),
             UseCaseError::Asset(refusal) => asset_refusal(&refusal, AMOUNTS_OF_A_GIFT),
-            UseCaseError::AssetsNotLocked => {
-                let away = Refusal::away(&error, messages::NOT_LOCKED_YET);
-                Refusal { retry_after_s: Some(SOON_S), ..away }
-            }
+            UseCaseError::AssetsNotLocked => Refusal::away(&error, messages::NOT_LOCKED_YET).soon(),
             UseCaseError::KeyTaken => Refusal::new(Code::KeyTaken, messages::KEY_TAKEN),
-            UseCaseError::InProgress => {
-                let busy = Refusal::new(Code::InProgress, messages::IN_PROGRESS);
-                Refusal { retry_after_s: Some(SOON_S), ..busy }
-            }
+            UseCaseError::InProgress => Refusal::new(Code::InProgress, messages::IN_PROGRESS).soon(),
             UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
             UseCaseError::Broker(error) => error.into(),

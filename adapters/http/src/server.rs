@@ -1,4 +1,5 @@
-//! Serves a router on a listener. `axum::serve` lets a client take for ever to send its headers; this does not.
+//! Serves a router on a listener. `axum::serve` lets a client take for ever to send its headers or to read its answers;
+//! this does not.
 //!
 //! **Invariant:** every connection is a task of the process, and none outlives `serve`.
 
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::MapRequest;
 
 use crate::edge::Limits;
+use crate::stall::Taken;
 
 /// How long accepting pauses when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -107,7 +109,10 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read)
         .max_buf_size(limits.header_bytes)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        .serve_connection(
+            TokioIo::new(Taken::within(limits.answer_taken, stream)),
+            TowerToHyperService::new(service),
+        );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         biased;

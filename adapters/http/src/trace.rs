@@ -16,6 +16,7 @@ use crate::edge::Edge;
 use crate::envelope::written;
 use crate::language::Language;
 use crate::refusal::Refusal;
+use crate::shed::TurnedAway;
 
 /// The header that carries the trace id, in and out.
 pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
@@ -37,18 +38,18 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             Ok(response) => response,
             Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
         };
+        let turned_away = response.extensions().get::<TurnedAway>().is_some();
         let mut response = written(response, &trace.trace_id, language);
         let told = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
         response.headers_mut().extend(told.map(|value| (TRACEPARENT, value)));
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(
-            hop = "request",
-            status = response.status().as_u16(),
-            durationMs = duration_ms,
-            traceparent,
-            parent,
-            "answered"
-        );
+        let status = response.status().as_u16();
+        if turned_away {
+            // The rest that a service under too much load does is not to write about it.
+            tracing::debug!(status, durationMs = duration_ms, "turned away");
+        } else {
+            tracing::info!(hop = "request", status, durationMs = duration_ms, traceparent, parent, "answered");
+        }
         response
     }
     .instrument(span)

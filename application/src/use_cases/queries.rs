@@ -1,8 +1,8 @@
 //! What can be looked at.
 
 use handover_domain::{
-    Balance, Coupon, CouponId, Hold, Order, OrderId, OrderStatus, Product, ProductId, ProductStatus, Purse,
-    Refund, TenantId, UserId,
+    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
+    ProductStatus, Purse, Refund, RefundCause, TenantId, UserId,
 };
 
 use super::UseCaseError;
@@ -11,7 +11,7 @@ use crate::ports::{
     BuyerCredit, LedgerEntry, ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow,
     QueueDepth, ShipmentTask,
 };
-use crate::{App, CommandContext, Role};
+use crate::{App, CommandContext, Role, privacy};
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,6 +175,7 @@ pub async fn orders(
 }
 
 /// The refunds of an order, in order of ids: for its parties, and for the operators of its tenant, who may ask for one.
+/// What a buyer wrote is shown to no operator but with the role `pii`.
 pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
     let mut view = app.view().await?;
     let found = if context.has(Role::Operator) {
@@ -183,10 +184,15 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
         view.order_of_party(context.tenant, id, caller(context)?).await?
     };
     let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
-    Ok(view.refunds_of(context.tenant, order.id).await?)
+    let is_party = context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
+    let mut refunds = view.refunds_of(context.tenant, order.id).await?;
+    for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
+        refund.reason = privacy::shown_words(context, std::mem::take(&mut refund.reason));
+    }
+    Ok(refunds)
 }
 
-/// Outbox rows; an operator sees its own tenant's, `platform` any.
+/// Outbox rows; an operator sees its own tenant's, `platform` any. People in them are masked but for `pii`.
 pub async fn outbox(
     app: &App,
     context: &CommandContext,
@@ -195,7 +201,10 @@ pub async fn outbox(
     limit: u32,
 ) -> Result<Page<OutboxRow>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let items = app.view().await?.outbox_page(&filter, before, limit.saturating_add(1)).await?;
+    let mut items = app.view().await?.outbox_page(&filter, before, limit.saturating_add(1)).await?;
+    for row in &mut items {
+        row.payload = privacy::shown(context, std::mem::take(&mut row.payload));
+    }
     Ok(Page::cut(items, limit, |row| row.id))
 }
 

@@ -12,7 +12,7 @@ use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, IdKind, UnitOfWork};
-use crate::{App, CommandContext, Role};
+use crate::{App, CommandContext, MASK, Role, privacy};
 
 /// What is to be paid back, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub async fn request_refund(
     if user.is_none() && !is_operator {
         return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
     }
-    let tenant = context.tenant;
+    let (tenant, sees_people) = (context.tenant, privacy::sees_people(context));
     let id = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
     let entry = audited(context, &command, announcer.now);
@@ -62,8 +62,11 @@ pub async fn request_refund(
                 (party, RefundCause::Buyer)
             };
             if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.refund, actor)
-                && let Some(running) = unit.refund_by_id(running).await?
+                && let Some(mut running) = unit.refund_by_id(running).await?
             {
+                if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_people {
+                    running.reason = MASK.to_owned();
+                }
                 return Ok(running);
             }
             let begun = order.apply(&OrderAction::BeginRefund { refund: id }, actor, announcer.now);

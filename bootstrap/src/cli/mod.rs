@@ -38,6 +38,7 @@ Examples:
   handover                                      serve on 127.0.0.1:8080, orders in ./handover.db
   handover serve --listen 127.0.0.1:0           on any free port; the first line says which
   handover serve --database sqlite:///srv/shop/handover.db
+  HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover    operators' calls and /metrics on a listener of their own
   handover migrate --database postgres://owner:...@db/shop    once; then any number of `serve` (see the README)
   handover demo                                 a market day in a minute, and what it proves
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"

@@ -72,7 +72,8 @@ async fn migrate(common: &Common) -> Result<(), Failure> {
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {
     let config = arguments.common.load()?;
-    let token = edge::token(&Secrets::jwt(&config)?, arguments)?;
+    let secret = Secrets::jwt(&config)?.ok_or(Failure::IssuedElsewhere)?;
+    let token = edge::token(&secret, &config, arguments)?;
     say(&format!("{token}\n"))
 }
 

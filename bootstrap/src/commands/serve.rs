@@ -53,9 +53,13 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
         Some(file) if file.as_os_str() == "handover.db" => String::new(),
         Some(file) => format!(" --database sqlite://{}", file.display()),
     };
+    let operators = match service.operators_address() {
+        Some(address) => format!("operators' calls and /metrics are on http://{address}\n"),
+        None => String::new(),
+    };
     format!(
         r#"handover listens on {base}
-orders and events are kept in {database}
+{operators}orders and events are kept in {database}
 
 Sell something, buy it, look at the order:
   seller="Authorization: Bearer $({program} token{same} --user 1)"

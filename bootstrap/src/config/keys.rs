@@ -53,8 +53,8 @@ const fn secret(path: &'static str) -> Key {
     Key { path, default: None, kind: Kind::Secret }
 }
 
-/// The path of a file, which need not be set.
-const fn file(path: &'static str) -> Key {
+/// Text that need not be set; most of it is the path of a file.
+const fn optional(path: &'static str) -> Key {
     Key { path, default: None, kind: Kind::Text }
 }
 
@@ -65,6 +65,9 @@ const fn value(path: &'static str, default: &'static str) -> Key {
 /// All of them.
 pub(super) const KEYS: &[Key] = &[
     text("http.listen", "127.0.0.1:8080"),
+    optional("http.ops-listen"),
+    value("http.cors-origins", "[]"),
+    value("http.concurrent-requests", "512"),
     value("http.trusted-proxies", "[]"),
     text("http.forwarded-header", "x-forwarded-for"),
     text("rate-limit.store", "local"),
@@ -72,15 +75,19 @@ pub(super) const KEYS: &[Key] = &[
     value("rate-limit.per-second", "200"),
     value("rate-limit.routes", "{}"),
     unset_url("redis.url"),
-    file("redis.ca-file"),
+    optional("redis.ca-file"),
     value("redis.timeout", "50ms"),
     url("database.url", "sqlite://handover.db"),
     value("database.connections", "8"),
-    file("database.ca-file"),
+    optional("database.ca-file"),
     url("broker.url", "database:"),
-    file("broker.ca-file"),
+    optional("broker.ca-file"),
     text("rabbitmq.queue-type", "quorum"),
     secret("auth.jwt-secret"),
+    optional("auth.jwks-file"),
+    optional("auth.audience"),
+    optional("auth.issuer"),
+    value("auth.leeway", "30s"),
     url("gateway.url", "sandbox:"),
     secret("gateway.secret"),
     value("gateway.sandbox-delay", "1s"),

@@ -3,8 +3,10 @@
 //!
 //! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored.
 
+mod auth;
 mod describe;
 mod error;
+mod http;
 mod keys;
 mod layers;
 mod limits;
@@ -25,8 +27,11 @@ use handover_application::idempotency::RequestSettings;
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
 
+pub use auth::AuthConfig;
+pub(crate) use auth::read_keys;
 pub use describe::{Described, Shown};
 pub use error::{ConfigError, Origin};
+pub use http::HttpConfig;
 pub use layers::Sources;
 pub use limits::LimitConfig;
 pub use money::{GatewayChoice, GatewayConfig};
@@ -85,12 +90,16 @@ pub struct Config {
     pub listen: SocketAddr,
     /// `rate-limit.*`, `redis.*`, and the proxies of `http.*`.
     pub limits: LimitConfig,
+    /// The other keys of `http.*`.
+    pub http: HttpConfig,
     /// `database.*`.
     pub database: DatabaseChoice,
     /// `broker.*` and `rabbitmq.*`.
     pub broker: BrokerChoice,
     /// `auth.jwt-secret`, if set.
     pub jwt_secret: Option<Secret>,
+    /// The other keys of `auth.*`.
+    pub auth: AuthConfig,
     /// `gateway.url`.
     pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
@@ -112,12 +121,15 @@ impl Config {
         let reader = Reader(&settings);
         let relay = relay(&reader)?;
         let database = urls::database(&reader)?;
+        let listen = http::listen(&reader)?;
         Ok(Config {
-            listen: listen(&reader)?,
+            listen,
+            http: http::http(&reader, listen)?,
             limits: limits::limits(&reader)?,
             broker: urls::broker(&reader, &database, relay.confirm_timeout)?,
             database,
-            jwt_secret: jwt_secret(&reader)?,
+            jwt_secret: auth::secret(&reader)?,
+            auth: auth::auth(&reader)?,
             gateway: money::gateway(&reader)?,
             gateway_secret: gateway_secret(&reader)?,
             rules: Rules {
@@ -137,6 +149,13 @@ impl Config {
             },
             log: log(&reader)?,
         })
+    }
+}
+
+impl Config {
+    /// Every address at which a process with an API listens.
+    pub fn listens(&self) -> Vec<SocketAddr> {
+        [self.listen].into_iter().chain(self.http.ops_listen).collect()
     }
 }
 
@@ -166,28 +185,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MAX_BATCH: u32 = 10_000;
 /// An order cannot wait longer for its payment.
 const MAX_PENDING_DAYS: u32 = 30;
-/// The fewest bytes of an HS256 secret: as many as the hash has (RFC 7518 §3.2).
-const MIN_JWT_SECRET: usize = 32;
-
-fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
-    let item = reader.item("http.listen")?;
-    item.text()?.parse().map_err(|_| {
-        item.refused(
-            "it is no address and port",
-            "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free one",
-        )
-    })
-}
-
-fn jwt_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
-    let Some(item) = reader.find("auth.jwt-secret") else { return Ok(None) };
-    let secret = item.text()?;
-    if secret.len() < MIN_JWT_SECRET {
-        let remedy = "set at least 32 random characters (openssl rand -hex 32), or leave it out: one is made";
-        return Err(item.refused_as("too short", "who guesses it signs in as anybody", remedy));
-    }
-    Ok(Some(Secret::new(secret)))
-}
 
 fn gateway_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
     let Some(item) = reader.find("gateway.secret") else { return Ok(None) };

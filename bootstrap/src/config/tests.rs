@@ -10,6 +10,7 @@ use handover_application::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, TimeoutSettings,
 };
 use handover_domain::{Jitter, PointsRules, RetryPolicy};
+use handover_http::{Limits, TokenRules};
 use handover_rabbitmq::QueueType;
 
 use super::keys::{KEYS, Kind};
@@ -59,6 +60,10 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
     assert_eq!(config.rules.max_retry_count, 3);
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.http.ops_listen, None);
+    assert_eq!(config.http.concurrent_requests, Limits::default().concurrent_requests);
+    assert_eq!(config.http.cors_origins, Limits::default().cors_origins);
+    assert_eq!(config.auth.rules, TokenRules::default());
     assert_eq!(config.database.file(), Some(Path::new("handover.db")));
     assert!(matches!(config.broker, BrokerChoice::Database));
     assert_eq!((config.log.format, config.log.traces), (LogFormat::Auto, None));
@@ -271,6 +276,17 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
         ("HANDOVER_LOG__TRACES", "log.traces", &["", "collector:4318", "https://collector", "http://"]),
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
+        ("HANDOVER_HTTP__OPS_LISTEN", "http.ops-listen", &["8080", "127.0.0.1:8080", ""]),
+        ("HANDOVER_HTTP__CONCURRENT_REQUESTS", "http.concurrent-requests", &["0", "100001", "-1", "many"]),
+        (
+            "HANDOVER_HTTP__CORS_ORIGINS",
+            "http.cors-origins",
+            &["*", "https://shop.example", r#"["*"]"#, r#"["https://shop.example/"]"#, r#"["null"]"#, "[1]"],
+        ),
+        ("HANDOVER_AUTH__LEEWAY", "auth.leeway", &["301s", "30", "-1s", "some"]),
+        ("HANDOVER_AUTH__AUDIENCE", "auth.audience", &[""]),
+        ("HANDOVER_AUTH__ISSUER", "auth.issuer", &[""]),
+        ("HANDOVER_AUTH__JWKS_FILE", "auth.jwks-file", &["/nowhere/keys.json", ""]),
         ("HANDOVER_GATEWAY__SECRET", "gateway.secret", &["...", "whsec_...", "whsec_c2hvcnQ=", "abc"]),
         ("HANDOVER_AUTH__JWT_SECRET", "auth.jwt-secret", &["...", "", "31 characters are one too few.."]),
     ] {

@@ -122,7 +122,8 @@ impl Api {
         operator: UserId,
     ) -> Result<Api, Failure> {
         let refused = |key, why: String| Failure::SecretRefused { key, why };
-        let signer = Tokens::new(secrets.jwt.reveal().as_bytes())
+        let secret = secrets.jwt.as_ref().ok_or(Failure::IssuedElsewhere)?;
+        let signer = Tokens::new(secret.reveal().as_bytes())
             .map_err(|error| refused("auth.jwt-secret", error.to_string()))?;
         let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);
         let tokens = roles

@@ -15,7 +15,7 @@ const PROBE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Looks at it. It is asked for nothing: that would be about money.
 pub(super) async fn check(config: &Config) -> Check {
-    if let Err(failure) = allow_gateway(config, Some(config.listen)) {
+    if let Err(failure) = allow_gateway(config, &config.listens()) {
         return Check::failed(NAME, &failure);
     }
     match &config.gateway.choice {

@@ -42,7 +42,9 @@ pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
         None => port::Served::Anywhere,
     };
     checks.extend(database::checks(&config, now).await);
-    checks.push(port::check(config.listen, &served).await);
+    for listen in config.listens() {
+        checks.push(port::check(listen, &served).await);
+    }
     checks.extend(secrets::checks(&config, &sources));
     checks.push(gateway::check(&config).await);
     checks.extend(redis::check(&config).await);

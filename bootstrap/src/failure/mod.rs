@@ -29,6 +29,17 @@ pub enum Failure {
         /// Where the service would listen.
         listen: SocketAddr,
     },
+    /// A secret that somebody typed in for the time being.
+    #[error("{key} looks like a placeholder, and {listen} can be reached from other machines")]
+    SecretWeak {
+        /// The key to set.
+        key: &'static str,
+        /// Where the service would listen.
+        listen: SocketAddr,
+    },
+    /// Nothing signs tokens here.
+    #[error("auth.jwt-secret is not set, and tokens are issued by the owner of the keys in auth.jwks-file")]
+    IssuedElsewhere,
     /// A sandbox that says yes to every refund has to be chosen on purpose.
     #[error("gateway.url is not set, and {listen} can be reached from other machines")]
     GatewayNeeded {
@@ -250,6 +261,8 @@ impl Failure {
         match self {
             Failure::Config(_)
             | Failure::SecretNeeded { .. }
+            | Failure::SecretWeak { .. }
+            | Failure::IssuedElsewhere
             | Failure::GatewayNeeded { .. }
             | Failure::SecretShared { .. }
             | Failure::SecretRefused { .. }

@@ -16,6 +16,8 @@ impl Failure {
             Failure::SecretNeeded { .. } => {
                 "a secret made at the first start is for trying out on one machine; a deployment sets its own"
             }
+            Failure::SecretWeak { .. } => "who guesses it signs in as anybody, or confirms payments",
+            Failure::IssuedElsewhere => "who verifies with public keys cannot sign",
             Failure::GatewayNeeded { .. } => {
                 "the default is a sandbox: it says of every refund that it was paid back, and moves no money"
             }
@@ -72,6 +74,15 @@ impl Failure {
         let words = match self {
             Failure::Config(error) => return error.remedy(),
             Failure::SecretNeeded { key, .. } => return format!("set {key}, or listen on 127.0.0.1"),
+            Failure::SecretWeak { key, .. } => {
+                return format!(
+                    "set {key} to random characters (openssl rand -hex 32; for gateway.secret echo whsec_$(openssl \
+                     rand -base64 32)), or listen on 127.0.0.1"
+                );
+            }
+            Failure::IssuedElsewhere => {
+                "ask the issuer for a token, or set auth.jwt-secret as well: tokens under it are good beside the others"
+            }
             Failure::GatewayNeeded { .. } => {
                 "set gateway.url to https:// and the gateway's address (or to \"sandbox:\" if no money is to move), or \
                  listen on 127.0.0.1"

@@ -17,9 +17,9 @@ use crate::{Failure, Secrets};
 const PLAYED: &str =
     "the payment gateway is the sandbox: refunds are said to be paid back, and no money moves";
 
-/// Whether a service that listens there may start with what is configured.
-pub(crate) fn allow(config: &Config, listen: Option<SocketAddr>) -> Result<(), Failure> {
-    match listen.filter(|listen| !listen.ip().is_loopback()) {
+/// Whether a service that listens at these addresses may start with what is configured.
+pub(crate) fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
+    match listens.iter().copied().find(|listen| !listen.ip().is_loopback()) {
         Some(listen) if !config.gateway.is_chosen => Err(Failure::GatewayNeeded { listen }),
         Some(_) | None => Ok(()),
     }

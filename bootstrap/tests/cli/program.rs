@@ -127,9 +127,12 @@ impl World {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
         let address = first.strip_prefix("handover listens on http://").map(str::to_owned);
+        let second = lines.next().and_then(Result::ok).unwrap_or_default();
+        let operators =
+            second.strip_prefix("operators' calls and /metrics are on http://").map(str::to_owned);
         // The greeting is short; nobody blocks on a pipe that is read to its end elsewhere.
         std::thread::spawn(move || lines.for_each(drop));
-        let server = Server { child, address: address.clone().unwrap_or_default() };
+        let server = Server { child, address: address.clone().unwrap_or_default(), operators };
         assert!(address.is_some(), "no start: {first:?}");
         server
     }
@@ -144,6 +147,8 @@ impl World {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
+    /// Where operators' calls have a listener of their own.
+    pub(crate) operators: Option<String>,
 }
 
 impl Server {
@@ -177,19 +182,34 @@ impl Server {
         self.send(request, "", "").1
     }
 
-    fn send(&self, request: &str, headers: &str, body: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), body.to_owned())
+    /// The status of one request with this token.
+    pub(crate) fn status(&self, token: &str, request: &str) -> u16 {
+        status(&self.address, token, request)
     }
+
+    fn send(&self, request: &str, headers: &str, body: &str) -> (String, String) {
+        send(&self.address, request, headers, body)
+    }
+}
+
+/// The status of one request to whoever listens there.
+pub(crate) fn status(address: &str, token: &str, request: &str) -> u16 {
+    let (head, _) = send(address, request, &format!("Authorization: Bearer {token}\r\n"), "");
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn send(address: &str, request: &str, headers: &str, body: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
 }
 
 const JSON_BODY: &str = "Content-Type: application/json\r\n";

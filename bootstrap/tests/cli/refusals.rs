@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use crate::program::World;
 
 const SERVE: &str = "serve --listen 127.0.0.1:0";
+const SECRET: &str = "0f4a9c1be27d83560f4a9c1be27d8356";
+const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 #[test]
 fn a_wrong_key_names_itself_its_place_and_the_nearest_one() {
@@ -108,9 +110,8 @@ fn a_second_process_is_refused_and_names_the_first() {
 
 #[test]
 fn outside_loopback_a_gateway_has_to_be_chosen() {
-    let world = World::new()
-        .set("HANDOVER_AUTH__JWT_SECRET", "0f4a9c1be27d83560f4a9c1be27d8356")
-        .set("HANDOVER_GATEWAY__SECRET", &format!("whsec_{}", "5f".repeat(32)));
+    let world =
+        World::new().set("HANDOVER_AUTH__JWT_SECRET", SECRET).set("HANDOVER_GATEWAY__SECRET", SIGNING);
     world.run("serve --listen 0.0.0.0:0").refused(
         2,
         &[
@@ -148,4 +149,47 @@ fn outside_loopback_secrets_are_needed() {
             "set auth.jwt-secret, or listen on 127.0.0.1",
         ],
     );
+}
+
+#[test]
+fn operators_listener_outside_loopback_needs_secrets_too() {
+    let world = World::new().set("HANDOVER_HTTP__OPS_LISTEN", "0.0.0.0:0");
+    world.run(SERVE).refused(
+        2,
+        &[
+            "auth.jwt-secret is not set, and 0.0.0.0:0 can be reached",
+            "set auth.jwt-secret, or listen on 127.0.0.1",
+        ],
+    );
+    assert!(world.files().is_empty(), "{:?}", world.files());
+}
+
+#[test]
+fn outside_loopback_a_placeholder_is_no_secret() {
+    for (jwt, signing, key) in [
+        ("changemechangemechangemechangeme", SIGNING, "auth.jwt-secret"),
+        (SECRET, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "gateway.secret"),
+    ] {
+        let world =
+            World::new().set("HANDOVER_AUTH__JWT_SECRET", jwt).set("HANDOVER_GATEWAY__SECRET", signing);
+        let ran = world.run("serve --listen 0.0.0.0:0");
+        ran.refused(
+            2,
+            &[
+                &format!("error: {key} looks like a placeholder, and 0.0.0.0:0 can be reached"),
+                "why: who guesses it signs in as anybody",
+                &format!("do:  set {key} to random characters"),
+            ],
+        );
+        assert!(!ran.stderr.contains(jwt) && !ran.stderr.contains(signing), "{ran:?}");
+        assert!(world.files().is_empty(), "{:?}", world.files());
+    }
+}
+
+#[test]
+fn one_address_cannot_be_both_listeners() {
+    World::new()
+        .set("HANDOVER_HTTP__OPS_LISTEN", "127.0.0.1:9")
+        .run("serve --listen 127.0.0.1:9")
+        .refused(2, &["error: http.ops-listen in the environment variable", "it is http.listen as well"]);
 }

@@ -1,22 +1,39 @@
-//! The cryptography behind `jsonwebtoken`: HMAC-SHA256 alone. Its own providers bring RSA or a C library.
+//! The cryptography behind `jsonwebtoken`: HMAC-SHA256 to sign and verify, RS256 and Ed25519 to verify, by ring. Its own
+//! providers bring the crate `rsa` or a C library.
 //!
-//! **Invariant:** any algorithm but HS256 is refused, whatever a token's header asks for.
+//! **Invariant:** any other algorithm is refused, whatever a token's header asks for, and so is a key of another kind.
 
 use hmac::{Hmac, Mac};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
+use ring::signature::{ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use sha2::Sha256;
 use signature::{Signer, Verifier};
 
 /// Installed by the first [`super::Tokens`] of a process.
-pub(super) static HS256_ONLY: CryptoProvider = CryptoProvider {
+pub(super) static OURS: CryptoProvider = CryptoProvider {
     signer_factory: |algorithm, key: &EncodingKey| Ok(Box::new(Hs256::new(algorithm, key.as_bytes())?)),
-    verifier_factory: |algorithm, key: &DecodingKey| {
-        Ok(Box::new(Hs256::new(algorithm, key.try_get_as_bytes()?)?))
-    },
+    verifier_factory: verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
+
+fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+    match (key.family(), key.kind()) {
+        (AlgorithmFamily::Hmac, DecodingKeyKind::SecretOrDer(secret)) => {
+            Ok(Box::new(Hs256::new(algorithm, secret)?))
+        }
+        (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e })
+            if *algorithm == Algorithm::RS256 =>
+        {
+            Ok(Box::new(Rs256 { n: n.clone(), e: e.clone() }))
+        }
+        (AlgorithmFamily::Ed, DecodingKeyKind::SecretOrDer(key)) if *algorithm == Algorithm::EdDSA => {
+            Ok(Box::new(Ed25519(key.clone())))
+        }
+        _ => Err(ErrorKind::InvalidAlgorithm.into()),
+    }
+}
 
 struct Hs256(Hmac<Sha256>);
 
@@ -42,7 +59,7 @@ impl Signer<Vec<u8>> for Hs256 {
 impl Verifier<Vec<u8>> for Hs256 {
     /// In constant time.
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        self.over(message).verify_slice(signature).map_err(signature::Error::from_source)
+        self.over(message).verify_slice(signature).map_err(|_| signature::Error::new())
     }
 }
 
@@ -55,5 +72,39 @@ impl JwtSigner for Hs256 {
 impl JwtVerifier for Hs256 {
     fn algorithm(&self) -> Algorithm {
         Algorithm::HS256
+    }
+}
+
+/// RSASSA-PKCS1-v1_5 with SHA-256, by the big-endian bytes of modulus and exponent.
+struct Rs256 {
+    n: Vec<u8>,
+    e: Vec<u8>,
+}
+
+impl Verifier<Vec<u8>> for Rs256 {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
+        let key = RsaPublicKeyComponents { n: &self.n, e: &self.e };
+        key.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature).map_err(|_| signature::Error::new())
+    }
+}
+
+impl JwtVerifier for Rs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::RS256
+    }
+}
+
+struct Ed25519(Vec<u8>);
+
+impl Verifier<Vec<u8>> for Ed25519 {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
+        let key = UnparsedPublicKey::new(&ED25519, &self.0);
+        key.verify(message, signature).map_err(|_| signature::Error::new())
+    }
+}
+
+impl JwtVerifier for Ed25519 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::EdDSA
     }
 }

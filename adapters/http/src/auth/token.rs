@@ -1,16 +1,20 @@
-//! Issues and verifies tokens: `sub` (user id), `tenant` (1 if absent), `roles`, `iat`, `exp`.
+//! Issues and verifies tokens: `sub` (user id), `tenant` (1 if absent), `roles`, `iat`, `exp`, and `iss` and `aud` where
+//! the rules name them.
 
 use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_application::Role;
 use handover_domain::{TenantId, UserId};
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header, encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::provider::HS256_ONLY;
+use super::keys::{Key, KeySet};
+use super::provider::OURS;
+use super::rules::TokenRules;
 
 /// What a token says about its bearer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +32,7 @@ pub struct Claims {
 /// Why a token is refused, or cannot be issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not a token, not HS256, or signed with another secret.
+    /// Not a token, or signed with no key of ours or not in that key's way.
     #[error("the token is not one of ours")]
     NotOurs,
     /// Signed by us, but a claim is missing or of another form.
@@ -47,11 +51,20 @@ pub enum TokenError {
 #[error("the secret for tokens must be at least {} bytes long", Tokens::LEAST_SECRET_BYTES)]
 pub struct WeakSecret;
 
-/// Issues and verifies tokens with one secret.
+/// Verifies tokens under our own secret, under the keys of others, or both; issues those under the secret. Clones share
+/// the keys.
+#[derive(Clone)]
 pub struct Tokens {
+    own: Option<Own>,
+    others: Option<Arc<RwLock<KeySet>>>,
+    rules: TokenRules,
+}
+
+/// Our secret, for either direction.
+#[derive(Clone)]
+struct Own {
     signing: EncodingKey,
-    verifying: DecodingKey,
-    validation: Validation,
+    verifying: Key,
 }
 
 #[derive(Serialize)]
@@ -61,6 +74,10 @@ struct Issued<'a> {
     roles: Vec<&'a str>,
     iat: i64,
     exp: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iss: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -70,6 +87,8 @@ struct Presented {
     roles: Option<Value>,
     exp: Option<Value>,
     nbf: Option<Value>,
+    iss: Option<Value>,
+    aud: Option<Value>,
 }
 
 impl Tokens {
@@ -81,18 +100,39 @@ impl Tokens {
         if secret.len() < Tokens::LEAST_SECRET_BYTES {
             return Err(WeakSecret);
         }
+        let verifying = Key { algorithm: Algorithm::HS256, verifying: DecodingKey::from_secret(secret) };
+        let own = Own { signing: EncodingKey::from_secret(secret), verifying };
+        Ok(Tokens { own: Some(own), ..Tokens::of_nobody() })
+    }
+
+    /// Tokens of these keys.
+    pub fn of_keys(keys: KeySet) -> Tokens {
+        Tokens::of_nobody().and_keys(keys)
+    }
+
+    /// The same, and tokens of these keys.
+    #[must_use]
+    pub fn and_keys(self, keys: KeySet) -> Tokens {
+        Tokens { others: Some(Arc::new(RwLock::new(keys))), ..self }
+    }
+
+    /// The same, under these rules.
+    #[must_use]
+    pub fn under(self, rules: TokenRules) -> Tokens {
+        Tokens { rules, ..self }
+    }
+
+    fn of_nobody() -> Tokens {
         // An error means that it is installed already.
-        let _ = HS256_ONLY.install_default();
-        let mut validation = Validation::new(Algorithm::HS256);
-        // The crate asks the system clock and cannot read numbers that keep their text; `verify` does both.
-        validation.validate_exp = false;
-        validation.validate_aud = false;
-        validation.required_spec_claims = HashSet::new();
-        Ok(Tokens {
-            signing: EncodingKey::from_secret(secret),
-            verifying: DecodingKey::from_secret(secret),
-            validation,
-        })
+        let _ = OURS.install_default();
+        Tokens { own: None, others: None, rules: TokenRules::default() }
+    }
+
+    /// From now on these keys are the others', for every clone.
+    pub fn trust(&self, keys: KeySet) {
+        if let Some(others) = &self.others {
+            *others.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        }
     }
 
     /// A token for this user, valid from `now` for `ttl`.
@@ -104,6 +144,7 @@ impl Tokens {
         ttl: Duration,
         now: DateTime<Utc>,
     ) -> Result<String, TokenError> {
+        let own = self.own.as_ref().ok_or(TokenError::NotSigned)?;
         let iat = now.timestamp();
         let claims = Issued {
             sub: user.to_string(),
@@ -111,20 +152,28 @@ impl Tokens {
             roles: roles.iter().map(|role| role.as_str()).collect(),
             iat,
             exp: iat.saturating_add(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX)),
+            iss: self.rules.issuer.as_deref(),
+            aud: self.rules.audience.as_deref(),
         };
-        encode(&Header::new(Algorithm::HS256), &claims, &self.signing).map_err(|_| TokenError::NotSigned)
+        encode(&Header::new(Algorithm::HS256), &claims, &own.signing).map_err(|_| TokenError::NotSigned)
     }
 
-    /// What the token says, if it is ours and valid now. There is no leeway.
+    /// What the token says, if it is ours and valid now.
     pub fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, TokenError> {
-        let presented: Presented =
-            decode(token, &self.verifying, &self.validation).map_err(|_| TokenError::NotOurs)?.claims;
+        let presented = self.signed(token)?;
+        if !self.rules.is_issuer(presented.iss.as_ref()) {
+            return Err(TokenError::BadClaim("iss"));
+        }
+        if !self.rules.is_audience(presented.aud.as_ref()) {
+            return Err(TokenError::BadClaim("aud"));
+        }
         let expires = presented.exp.as_ref().and_then(Value::as_i64).ok_or(TokenError::BadClaim("exp"))?;
-        if now.timestamp() >= expires {
+        let (now, leeway) = (now.timestamp(), self.rules.leeway_s());
+        if now.saturating_sub(leeway) >= expires {
             return Err(TokenError::Expired);
         }
         if let Some(begins) = &presented.nbf
-            && begins.as_i64().is_none_or(|begins| now.timestamp() < begins)
+            && begins.as_i64().is_none_or(|begins| now.saturating_add(leeway) < begins)
         {
             return Err(TokenError::BadClaim("nbf"));
         }
@@ -141,6 +190,36 @@ impl Tokens {
         };
         Ok(Claims { user, tenant, roles, expires })
     }
+
+    /// What the token says, if one of our keys signed it: where there are others', the one that it names, and no other;
+    /// our own secret verifies what names none.
+    fn signed(&self, token: &str) -> Result<Presented, TokenError> {
+        let header = decode_header(token).map_err(|_| TokenError::NotOurs)?;
+        // Extensions that have to be understood (RFC 7515 §4.1.11); we understand none.
+        if header.crit.is_some() {
+            return Err(TokenError::NotOurs);
+        }
+        let own = self.own.as_ref().map(|own| own.verifying.clone());
+        let key = match (&self.others, header.kid) {
+            (Some(others), Some(id)) => {
+                others.read().unwrap_or_else(PoisonError::into_inner).key(&id).cloned()
+            }
+            (Some(_), None) | (None, _) => own,
+        };
+        let key = key.ok_or(TokenError::NotOurs)?;
+        let decoded = decode(token, &key.verifying, &validation(key.algorithm));
+        Ok(decoded.map_err(|_| TokenError::NotOurs)?.claims)
+    }
+}
+
+/// The signature alone: the crate asks the system clock and cannot read numbers that keep their text; [`Tokens::verify`]
+/// does both.
+fn validation(algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    validation.required_spec_claims = HashSet::new();
+    validation
 }
 
 /// An id, as a number or as text.

@@ -57,6 +57,10 @@ pub(crate) const AWAY: Text = Text::fixed(
     "something we depend on is away; nothing was changed",
     "依赖的服务暂不可用，数据未变更，请稍后重试",
 );
+pub(crate) const BUSY: Text = Text::fixed(
+    "too many requests are being served; nothing was changed, come again",
+    "服务繁忙，数据未变更，请稍后重试",
+);
 pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
     "the connection was lost while saving; look whether it happened before you try again",
     "保存时连接中断，结果未知，请先查询再重试",

@@ -23,10 +23,12 @@ use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::context::authenticated;
+use crate::cors;
 use crate::edge::Edge;
 use crate::limit::limited;
 use crate::once::once;
 use crate::refusal::Refusal;
+use crate::shed::{Places, admitted};
 use crate::trace::traced;
 
 pub(crate) use answers::answered;
@@ -40,17 +42,24 @@ pub fn router(edge: Edge) -> Router {
 
 /// The same, and `/metrics` where somebody counts.
 pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
-    let counted = metrics.map_or_else(Router::new, metrics::routes);
     let edge = Arc::new(edge);
-    layered(routes(&edge).merge(counted), edge)
+    let everything = public(&edge).merge(of_operators(&edge)).merge(counted(metrics));
+    layered(everything.merge(health::routes()), edge)
+}
+
+/// The same on two routers, for two listeners: everybody's calls, and those of operators with `/metrics`. Both tell of
+/// health.
+pub fn apart(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
+    let edge = Arc::new(edge);
+    let operators = of_operators(&edge).merge(counted(metrics)).merge(health::routes());
+    (layered(public(&edge).merge(health::routes()), Arc::clone(&edge)), layered(operators, edge))
 }
 
 /// The layer that is named last is met first.
-fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+fn public(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let of_users = Router::new()
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
-        .nest("/ops", ops::routes())
         .merge(mine::routes())
         .merge(assets::routes())
         .route_layer(from_fn_with_state(Arc::clone(edge), once))
@@ -61,14 +70,36 @@ fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .nest("/payments", payments::routes())
         .nest("/refunds", refunds::routes())
         .route_layer(from_fn_with_state(Arc::clone(edge), limited));
-    Router::new().nest("/api/v1", of_users.merge(of_the_gateway)).merge(health::routes())
+    within_places(Router::new().nest("/api/v1", of_users.merge(of_the_gateway)), edge)
+}
+
+fn of_operators(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let routes = ops::routes()
+        .route_layer(from_fn_with_state(Arc::clone(edge), once))
+        .route_layer(from_fn_with_state(Arc::clone(edge), limited))
+        .route_layer(from_fn_with_state(Arc::clone(edge), authenticated));
+    within_places(Router::new().nest("/api/v1/ops", routes), edge)
+}
+
+/// Operators have places of their own: they look at what is wrong when there is too much load.
+fn within_places(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    routes.route_layer(from_fn_with_state(Places::new(edge.limits.concurrent_requests), admitted))
+}
+
+fn counted(metrics: Option<Render>) -> Router<Arc<Edge>> {
+    metrics.map_or_else(Router::new, metrics::routes)
 }
 
 /// The routes within everything that a request passes on its way to them.
 fn layered(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
-    routes
+    let routes = routes
         .fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) })
-        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) })
+        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) });
+    let routes = match cors::layer(&edge.limits.cors_origins) {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(Arc::clone(&edge), traced))
         .with_state(edge)

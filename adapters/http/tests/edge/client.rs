@@ -65,22 +65,27 @@ impl Request {
             .header("webhook-signature", &signature)
     }
 
-    /// The answer, whose envelope and trace id are as they must be.
-    pub(crate) async fn send(self) -> Answer {
+    /// Status, headers and body, whatever the body is.
+    pub(crate) async fn send_raw(self) -> (u16, HeaderMap, String) {
         let response = self.router.oneshot(self.head.body(self.body).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
-        assert_eq!(parts.headers["content-type"], "application/json", "{text}");
+        (parts.status.as_u16(), parts.headers, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    /// The answer, whose envelope and trace id are as they must be.
+    pub(crate) async fn send(self) -> Answer {
+        let (status, headers, text) = self.send_raw().await;
+        assert_eq!(headers["content-type"], "application/json", "{text}");
         let body: Value = serde_json::from_str(&text).unwrap();
         let keys: Vec<&str> = body.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["code", "message", "data", "traceId"], "{text}");
         assert!(!body["message"].as_str().unwrap().is_empty(), "{text}");
         let trace_id = body["traceId"].as_str().unwrap().to_owned();
-        assert_eq!(parts.headers["x-trace-id"], trace_id.as_str(), "{text}");
+        assert_eq!(headers["x-trace-id"], trace_id.as_str(), "{text}");
         Answer {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
+            status,
+            headers,
             code: body["code"].as_str().unwrap().to_owned(),
             message: body["message"].as_str().unwrap().to_owned(),
             data: body["data"].clone(),

@@ -92,12 +92,12 @@ async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
         json!({
             "queue": QUEUE, "messageKey": id, "eventId": id, "tenantId": 1, "eventType": "ORDER_CREATED",
             "traceId": "t-1", "reason": "消息消费失败: out of paper", "diedAt": "2026-01-31T08:00:00Z",
-            "status": "OPEN", "decidedAt": null, "note": null, "body": { "a": 1 }
+            "status": "OPEN", "decidedAt": null, "note": null, "body": { "a": "***" }
         })
     );
     assert_eq!(
         (&items[0]["messageKey"], &items[0]["eventId"], &items[0]["body"]),
-        (&json!(stray), &Value::Null, &json!("not JSON"))
+        (&json!(stray), &Value::Null, &json!("***"))
     );
     let cases = [
         ("?queue=inventory.update.queue", 2),

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod access;
+mod apart;
 mod assets;
 mod client;
 mod envelopes;
 mod gifts;
 mod inputs;
+mod keys;
 mod letters;
 mod limits;
 mod logs;
@@ -16,11 +19,14 @@ mod once;
 mod operations;
 mod orders;
 mod payments;
+mod privacy;
 mod products;
 mod reconciliations;
 mod redrives;
 mod refunds;
 mod server;
+mod shed;
+mod shut;
 mod timelines;
 mod tokens;
 mod traces;

@@ -141,6 +141,17 @@ async fn a_body_that_does_not_come_is_408() {
 }
 
 #[tokio::test]
+async fn who_takes_no_answers_is_cut_off() {
+    let server = Server::with(Limits { answer_taken: SHORT, ..Limits::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let requests = HEALTH.repeat(1000);
+    // Answers fill the buffers between the two, then the server reads no further requests.
+    let cut = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
+    timeout(PATIENCE, cut).await.unwrap();
+    server.stopped().await;
+}
+
+#[tokio::test]
 async fn a_head_over_the_limit_is_refused() {
     let server = Server::with(Limits { header_bytes: 8192, ..Limits::default() }).await;
     let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(9000));

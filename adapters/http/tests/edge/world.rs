@@ -13,7 +13,9 @@ use handover_application::ports::{
 };
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
 use handover_domain::{PointsRules, TenantId, UserId};
-use handover_http::{Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router};
+use handover_http::{
+    Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
+};
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 use serde_json::json;
 
@@ -29,8 +31,11 @@ pub(crate) const STRANGER: i64 = 9;
 
 pub(crate) struct World {
     pub(crate) router: Router,
+    pub(crate) operators: Option<Router>,
     pub(crate) app: App,
     pub(crate) broker: MemoryBroker,
+    /// The store, where no other was given.
+    pub(crate) memory: MemoryStore,
     pub(crate) tokens: Tokens,
     keys: AtomicU64,
 }
@@ -44,6 +49,10 @@ pub(crate) struct Setup {
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_failed: OnFailed,
     pub(crate) points: PointsRules,
+    pub(crate) metrics: Option<Render>,
+    pub(crate) tokens: Option<Tokens>,
+    /// Operators' calls on a router of their own.
+    pub(crate) apart: bool,
 }
 
 impl Default for Setup {
@@ -55,6 +64,9 @@ impl Default for Setup {
             store: None,
             on_failed: OnFailed::Continue,
             points: PointsRules::default(),
+            metrics: None,
+            tokens: None,
+            apart: false,
         }
     }
 }
@@ -73,7 +85,8 @@ impl World {
         let clock = Arc::new(VirtualClock::new(start()));
         let broker = MemoryBroker::new(clock.clone());
         let sound = setup.store.is_none();
-        let store = setup.store.unwrap_or_else(|| Arc::new(MemoryStore::new(clock.clone(), Wake::default())));
+        let memory = MemoryStore::new(clock.clone(), Wake::default());
+        let store = setup.store.unwrap_or_else(|| Arc::new(memory.clone()));
         let tx = Transactor {
             store,
             tasks: Tasks::default(),
@@ -93,14 +106,21 @@ impl World {
         }
         let edge = Edge {
             app: app.clone(),
-            tokens: Tokens::new(SECRET).unwrap(),
+            tokens: setup.tokens.unwrap_or_else(|| Tokens::new(SECRET).unwrap()),
             callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
             readiness: setup.readiness,
             admission: setup.admission.unwrap_or_else(unlimited),
             limits: setup.limits,
         };
         let tokens = Tokens::new(SECRET).unwrap();
-        World { router: router(edge), app, broker, tokens, keys: AtomicU64::new(0) }
+        let (router, operators) = match setup.apart {
+            true => {
+                let (public, operators) = apart(edge, setup.metrics);
+                (public, Some(operators))
+            }
+            false => (router_with(edge, setup.metrics), None),
+        };
+        World { router, operators, app, broker, memory, tokens, keys: AtomicU64::new(0) }
     }
 
     pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {
@@ -108,12 +128,21 @@ impl World {
         self.tokens.issue(user, tenant, roles, HOUR, self.app.now()).unwrap()
     }
 
+    /// With `/metrics`, where nothing is counted.
+    pub(crate) fn counting() -> Setup {
+        Setup { metrics: Some(Arc::new(String::new)), ..Setup::default() }
+    }
+
+    pub(crate) fn request(&self, method: &str, path: &str) -> Request {
+        Request::new(&self.router, method, path)
+    }
+
     pub(crate) fn get(&self, path: &str) -> Request {
-        Request::new(&self.router, "GET", path)
+        self.request("GET", path)
     }
 
     pub(crate) fn post(&self, path: &str) -> Request {
-        Request::new(&self.router, "POST", path)
+        self.request("POST", path)
     }
 
     /// As a user of tenant 1.

@@ -113,6 +113,11 @@ impl MemoryStore {
         was_there
     }
 
+    /// Every committed row as text, behind the name of its table: for holding two moments against each other.
+    pub fn rows(&self) -> Vec<String> {
+        self.shared.state().tables.dump()
+    }
+
     /// The database's own now.
     pub fn database_now(&self) -> DateTime<Utc> {
         moved(self.shared.clock.now(), self.shared.state().database_offset)

@@ -25,6 +25,15 @@ macro_rules! tables {
             $(pub(super) $name: Table<$row>),+
         }
 
+        impl Tables {
+            /// Every row behind the name of its table.
+            pub(super) fn dump(&self) -> Vec<String> {
+                let mut rows = Vec::new();
+                $(rows.extend(self.$name.rows().values().map(|row| format!("{} {row:?}", stringify!($name))));)+
+                rows
+            }
+        }
+
         /// Everything that a unit has changed.
         #[derive(Default)]
         pub(super) struct Changes {

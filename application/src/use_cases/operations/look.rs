@@ -10,9 +10,9 @@ use crate::ports::{
 };
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::{Page, visible_tenant};
-use crate::{App, CommandContext};
+use crate::{App, CommandContext, privacy};
 
-/// One event, wherever it stands.
+/// One event, wherever it stands; people in it are masked but for `pii`.
 pub async fn find_event(
     app: &App,
     context: &CommandContext,
@@ -21,7 +21,9 @@ pub async fn find_event(
     let tenant = visible_tenant(context, None)?;
     let mut rows = app.view().await?.outbox_by_event(std::slice::from_ref(id)).await?;
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
-    rows.pop().ok_or(UseCaseError::NotFound { what: "event" })
+    let mut row = rows.pop().ok_or(UseCaseError::NotFound { what: "event" })?;
+    row.payload = privacy::shown(context, row.payload);
+    Ok(row)
 }
 
 /// Aggregates whose later events are held by failed ones; none where such events do not hold
@@ -52,7 +54,7 @@ pub struct Parked {
     pub event: Option<EventId>,
 }
 
-/// Dead letters, the last parked first.
+/// Dead letters, the last parked first; people in them are masked but for `pii`.
 pub async fn dead_letters(
     app: &App,
     context: &CommandContext,
@@ -66,7 +68,8 @@ pub async fn dead_letters(
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.effect.key.parse().ok()).collect();
     let rows = view.outbox_by_event(&ids).await?;
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
-    let parked = letters.into_iter().map(|Numbered { id, effect: letter }| {
+    let parked = letters.into_iter().map(|Numbered { id, effect: mut letter }| {
+        letter.body = privacy::shown(context, letter.body);
         let event = letter.key.parse().ok().filter(|_| ours.contains(letter.key.as_str()));
         Parked { id, letter, event }
     });

@@ -5,22 +5,21 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Asset, AssetOperation, ConsumeStatus, EventBody, EventId, OperationKind, OrderStatus, OutboxStatus,
-    Payment, PaymentSettled, PaymentStatus, Refund, RefundSettled, RefundStatus,
+    Payment, PaymentSettled, PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
 };
 
-use super::{Sight, TimelineItem, TimelineKind};
-use crate::App;
+use super::{Shares, Sight, TimelineItem, TimelineKind};
 use crate::ports::{
     Consumed, CreditChange, DeadLetter, DeadLetterStatus, ListingChange, ListingChangeKind, Notification,
     OrderSide, OutboxRow, ShipmentTask,
 };
 use crate::relay::envelope_of;
+use crate::{App, MASK};
 
 /// The items of a timeline, each with its place among those of its moment.
 pub(super) struct Items<'a> {
     sight: Sight,
-    /// Whether what the buyer has may be told.
-    sees_assets: bool,
+    shares: Shares,
     /// The consumers by their queues.
     consumers: BTreeMap<&'static str, &'static str>,
     events: BTreeMap<&'a EventId, &'a OutboxRow>,
@@ -31,14 +30,14 @@ pub(super) struct Items<'a> {
 type Place = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
-    pub(super) fn new(app: &App, sight: Sight, sees_assets: bool, rows: &'a [OutboxRow]) -> Items<'a> {
+    pub(super) fn new(app: &App, sight: Sight, shares: Shares, rows: &'a [OutboxRow]) -> Items<'a> {
         let consumers = app
             .subscribers()
             .iter()
             .map(|subscriber| (subscriber.queue, subscriber.handler.name()))
             .collect();
         let events = rows.iter().map(|row| (&row.event_id, row)).collect();
-        Items { sight, sees_assets, consumers, events, placed: Vec::new() }
+        Items { sight, shares, consumers, events, placed: Vec::new() }
     }
 
     pub(super) fn in_order(mut self) -> Vec<TimelineItem> {
@@ -53,7 +52,7 @@ impl<'a> Items<'a> {
         for payment in payments {
             let item = TimelineItem {
                 status: Some(PaymentStatus::Processing.as_str()),
-                detail: Some(payment.method.clone()),
+                detail: Some(self.words(&payment.method)),
                 ..bare(payment.create_time, TimelineKind::Payment, started(payment))
             };
             self.placed.push(((item.at, after_order, TimelineKind::DeadLetter), item));
@@ -63,7 +62,7 @@ impl<'a> Items<'a> {
     /// What an event says happened, that it was committed, and how far it came.
     pub(super) fn of_event(&mut self, row: &OutboxRow) {
         let body = envelope_of(row).ok().and_then(|envelope| envelope.body().ok());
-        if let Some(change) = body.and_then(|body| change(row.create_time, body)) {
+        if let Some(change) = body.and_then(|body| change(row.create_time, body, self.shares)) {
             self.push(&row.event_id, change);
         }
         let what = format!("{} committed to the outbox", row.event_type);
@@ -100,7 +99,7 @@ impl<'a> Items<'a> {
             ConsumeStatus::Dead => format!("given up by {consumer}"),
         };
         let detail = match record.status {
-            ConsumeStatus::Success if !self.sees_assets && is_of_assets(&consumer) => None,
+            ConsumeStatus::Success if !self.shares.assets && is_of_assets(&consumer) => None,
             ConsumeStatus::Success => consumed.consume_result,
             ConsumeStatus::Processing
             | ConsumeStatus::Waiting
@@ -214,7 +213,7 @@ impl<'a> Items<'a> {
             let what = format!("refund of {} {} asked for", refund.amount, refund.currency.as_str());
             let item = TimelineItem {
                 status: Some(RefundStatus::Processing.as_str()),
-                detail: Some(format!("{}: {}", refund.cause, refund.reason)),
+                detail: Some(format!("{}: {}", refund.cause, self.reason(refund))),
                 ..bare(refund.create_time, TimelineKind::Payment, what)
             };
             self.placed.push(((item.at, after_order, TimelineKind::DeadLetter), item));
@@ -229,6 +228,19 @@ impl<'a> Items<'a> {
         self.placed.push(((item.at, row.map_or(i64::MAX, |row| row.id), item.kind), item));
     }
 
+    /// What a party wrote.
+    fn words(&self, words: &str) -> String {
+        if self.shares.words { words.to_owned() } else { MASK.to_owned() }
+    }
+
+    /// What operators wrote themselves is theirs to read.
+    fn reason(&self, refund: &Refund) -> String {
+        match refund.cause {
+            RefundCause::Buyer => self.words(&refund.reason),
+            RefundCause::Operator | RefundCause::LatePayment => refund.reason.clone(),
+        }
+    }
+
     fn for_operators(&self, text: Option<String>) -> Option<String> {
         match self.sight {
             Sight::Operator => text,
@@ -238,14 +250,14 @@ impl<'a> Items<'a> {
 }
 
 /// What an event says happened to the order or a payment of it.
-fn change(at: DateTime<Utc>, body: EventBody) -> Option<TimelineItem> {
+fn change(at: DateTime<Utc>, body: EventBody, shares: Shares) -> Option<TimelineItem> {
     let state = |status: OrderStatus, what: &str| TimelineItem {
         status: Some(status.as_str()),
         ..bare(at, TimelineKind::State, what)
     };
     let settled = |body: PaymentSettled, status: PaymentStatus, how: &str| TimelineItem {
         status: Some(status.as_str()),
-        detail: Some(body.payment_method),
+        detail: Some(if shares.words { body.payment_method } else { MASK.to_owned() }),
         ..bare(
             at,
             TimelineKind::Payment,

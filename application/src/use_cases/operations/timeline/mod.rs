@@ -3,11 +3,13 @@
 mod items;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, AggregateType, EventId, EventType, Order, OrderId, TenantId};
+use handover_domain::{
+    AggregateRef, AggregateType, EventId, EventType, Order, OrderActor, OrderId, TenantId,
+};
 
 use crate::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError, View};
 use crate::use_cases::UseCaseError;
-use crate::{App, CommandContext, Role};
+use crate::{App, CommandContext, Role, privacy};
 use items::Items;
 
 /// What happened to an order.
@@ -93,6 +95,15 @@ enum Sight {
     Operator,
 }
 
+/// What is told beside that.
+#[derive(Debug, Clone, Copy)]
+struct Shares {
+    /// What the buyer has.
+    assets: bool,
+    /// What buyer and seller wrote: how they pay, why they want their money back.
+    words: bool,
+}
+
 /// What happened to an order, for its parties, the operators of its tenant and the platform; nobody else finds it. The
 /// platform may name the tenant; it need not, as an order's id is in one tenant only.
 pub async fn timeline(
@@ -118,7 +129,10 @@ pub async fn timeline(
     rows.sort_by_key(|row| row.id);
     // What the buyer has is nothing that the seller is told.
     let sees_assets = sight == Sight::Operator || context.user() == Some(order.buyer);
-    let mut items = Items::new(app, sight, sees_assets, &rows);
+    // Nor what they wrote, to whom only looks after the order.
+    let is_party = context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
+    let sees_words = is_party || privacy::sees_people(context);
+    let mut items = Items::new(app, sight, Shares { assets: sees_assets, words: sees_words }, &rows);
     items.of_payments(&payments);
     items.of_refunds(&refunds);
     for row in &rows {

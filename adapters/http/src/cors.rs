@@ -1,0 +1,87 @@
+//! Pages of other origins (CORS): none may read our answers, but those that are named.
+
+use std::time::Duration;
+
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
+use tower_http::cors::CorsLayer;
+
+use crate::trace::X_TRACE_ID;
+
+/// For how long a browser may keep what it was told about us.
+const MAX_AGE: Duration = Duration::from_secs(3600);
+
+/// An origin as a browser sends it (RFC 6454 §6.2): scheme, host and port, exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebOrigin(HeaderValue);
+
+impl WebOrigin {
+    /// Reads one: `http` or `https`, small letters, no path, no default port, no wildcard.
+    pub fn parse(text: &str) -> Option<WebOrigin> {
+        let uri: Uri = text.parse().ok()?;
+        let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
+        let default = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        let is_exact = text == format!("{scheme}://{authority}")
+            && text.bytes().all(|byte| !byte.is_ascii_uppercase() && byte != b'@' && byte != b'*')
+            && !uri.host()?.is_empty()
+            && uri.port_u16() != Some(default)
+            && uri.port().is_some() == authority.as_str()[uri.host()?.len()..].starts_with(':');
+        HeaderValue::from_str(text).ok().filter(|_| is_exact).map(WebOrigin)
+    }
+}
+
+/// What lets these origins in. There are no cookies, so no credentials are allowed.
+pub(crate) fn layer(origins: &[WebOrigin]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let asked = ["x-idempotency-key", "idempotency-key", "traceparent"].map(HeaderName::from_static);
+    let told = ["idempotent-replayed", "ratelimit", "ratelimit-policy"].map(HeaderName::from_static);
+    let layer = CorsLayer::new()
+        .allow_origin(origins.iter().map(|origin| origin.0.clone()).collect::<Vec<_>>())
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([AUTHORIZATION, CONTENT_TYPE, X_TRACE_ID].into_iter().chain(asked).collect::<Vec<_>>())
+        .expose_headers([RETRY_AFTER, X_TRACE_ID].into_iter().chain(told).collect::<Vec<_>>())
+        .max_age(MAX_AGE);
+    Some(layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_exactly_what_a_browser_sends() {
+        for good in
+            ["https://shop.example", "http://localhost:3000", "http://127.0.0.1:8080", "http://[::1]:8080"]
+        {
+            assert!(WebOrigin::parse(good).is_some(), "{good}");
+        }
+        let bad = [
+            "",
+            "*",
+            "null",
+            "shop.example",
+            "https://",
+            "https://*.shop.example",
+            "https://shop.example/",
+            "https://shop.example/path",
+            "https://shop.example?x",
+            "https://shop.example:443",
+            "http://shop.example:80",
+            "https://Shop.example",
+            "HTTPS://shop.example",
+            "https://user@shop.example",
+            "https://shop.example:",
+            "ftp://shop.example",
+            "https://shop.example https://other.example",
+        ];
+        for bad in bad {
+            assert_eq!(WebOrigin::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A bound on the requests that are worked on at a time. Those beyond it are turned away at once: a queue would make
+//! everybody wait for answers that nobody waits for any more.
+//!
+//! **Invariant:** who holds a place works. While a body is on its way its request gives its place back, so that slow
+//! senders keep nobody out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::envelope::Code;
+use crate::messages;
+use crate::refusal::Refusal;
+
+/// Of so many that are turned away one is told of in the log, the first among them.
+const TOLD_OF: u64 = 1000;
+
+/// How many requests may be worked on at a time.
+#[derive(Clone)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    turned_away: Arc<AtomicU64>,
+}
+
+impl Places {
+    pub(crate) fn new(count: u32) -> Places {
+        Places { free: Arc::new(Semaphore::new(count as usize)), turned_away: Arc::default() }
+    }
+
+    fn take(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        Arc::clone(&self.free).try_acquire_owned().map_err(|_| {
+            let before = self.turned_away.fetch_add(1, Ordering::Relaxed);
+            if before.is_multiple_of(TOLD_OF) {
+                tracing::warn!(turnedAway = before + 1, "too many requests at a time: some are turned away");
+            }
+            Refusal::new(Code::Away, messages::BUSY).soon()
+        })
+    }
+}
+
+/// A request's place, with it from layer to layer.
+#[derive(Clone)]
+pub(crate) struct Place {
+    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    places: Places,
+}
+
+impl Place {
+    fn held(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For as long as it only waits.
+    pub(crate) fn give_back(&self) {
+        drop(self.held().take());
+    }
+
+    /// To go on, if there is room.
+    pub(crate) fn take_again(&self) -> Result<(), Refusal> {
+        let place = self.places.take()?;
+        *self.held() = Some(place);
+        Ok(())
+    }
+}
+
+/// Marks the answer to a request that was turned away: there are too many of them for a line in the log each.
+#[derive(Clone)]
+pub(crate) struct TurnedAway;
+
+/// The layer of every route that works.
+pub(crate) async fn admitted(State(places): State<Places>, mut request: Request, next: Next) -> Response {
+    let permit = match places.take() {
+        Ok(permit) => permit,
+        Err(refusal) => return turned_away(refusal),
+    };
+    let place = Place { held: Arc::new(Mutex::new(Some(permit))), places };
+    request.extensions_mut().insert(place.clone());
+    let response = next.run(request).await;
+    place.give_back();
+    response
+}
+
+fn turned_away(refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
+    response.extensions_mut().insert(TurnedAway);
+    response
+}

@@ -1,0 +1,99 @@
+//! A market with one of everything that a caller could want.
+
+use std::time::Duration;
+
+use handover_application::ports::OnFailed;
+use handover_application::runtime::{self, Roles};
+use handover_application::{Settings, Wake};
+use serde_json::json;
+
+use super::who::{OTHER_BUYER, OTHER_SELLER};
+use crate::world::{BUYER, SELLER, Setup, World, report};
+
+/// Tables that are no state of the market: who relays at the moment, and numbers that are never used again.
+const NO_STATE: [&str; 3] = ["relays ", "partitions ", "id_blocks "];
+
+/// Long enough for every event to take effect.
+const SETTLED: Duration = Duration::from_secs(2);
+
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    names: Vec<(&'static str, String)>,
+}
+
+impl Stage {
+    pub(crate) async fn set() -> Stage {
+        let world = World::with(Setup { on_failed: OnFailed::Hold, ..World::counting() }).await;
+        let (blocked, failed) = world.failed_order().await;
+        let (_, dead) = world.dead_order().await;
+        world.deposited("50").await;
+        world.granted(300).await;
+        world.coupon("20").await;
+        let hidden = world.product().await;
+        let off = format!("/api/v1/products/{hidden}/off-shelf");
+        world.post_as(SELLER, &off).send().await.expect(200, "00000");
+        let product = world.product().await;
+        let pending = world.order().await;
+        let (_, payment) = world.paying().await;
+        let (paid, refunding) = (paid(&world).await, paid(&world).await);
+        let refunds = format!("/api/v1/orders/{refunding}/refunds");
+        let asked = world.post_as(BUYER, &refunds).json(r#"{"reason":"it is too tall"}"#).send().await;
+        let refund = asked.expect(201, "00000").id("refundId");
+        let (shipped, completed) = (shipped(&world).await, shipped(&world).await);
+        let complete = format!("/api/v1/orders/{completed}/complete");
+        world.post_as(BUYER, &complete).send().await.expect(200, "00000");
+        others_order(&world).await;
+        runtime::start(&world.app, &Wake::default(), Roles::ALL, &Settings::default());
+        world.app.tx.clock.sleep(SETTLED).await;
+        let id = |id: i64| id.to_string();
+        let names = vec![
+            ("{product}", id(product)),
+            ("{hidden}", id(hidden)),
+            ("{pending}", id(pending)),
+            ("{payment}", id(payment)),
+            ("{paid}", id(paid)),
+            ("{refunding}", id(refunding)),
+            ("{refund}", id(refund)),
+            ("{shipped}", id(shipped)),
+            ("{blocked}", id(blocked)),
+            ("{failed}", failed[0].clone()),
+            ("{dead}", dead),
+        ];
+        Stage { world, names }
+    }
+
+    /// With the names of this stage in place.
+    pub(crate) fn named(&self, text: &str) -> String {
+        self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+
+    /// Everything that is kept.
+    pub(crate) fn rows(&self) -> Vec<String> {
+        let mut rows = self.world.memory.rows();
+        rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));
+        rows
+    }
+}
+
+async fn paid(world: &World) -> i64 {
+    let (order, payment) = world.paying().await;
+    let report = report(payment, &format!("txn-of-{order}"), "SUCCESS", "88.50");
+    world.callback(&report).await.expect(200, "00000");
+    order
+}
+
+async fn shipped(world: &World) -> i64 {
+    let order = paid(world).await;
+    let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let ship = world.post_as(SELLER, &format!("/api/v1/orders/{order}/ship")).json(parcel);
+    ship.send().await.expect(200, "00000");
+    order
+}
+
+/// Two who have an order of their own, and nothing to do with any other.
+async fn others_order(world: &World) {
+    let product = world.post_as(OTHER_SELLER, "/api/v1/products").json(r#"{"title":"a chair","price":7}"#);
+    let product = product.send().await.expect(201, "00000").id("productId");
+    let order = json!({ "productId": product }).to_string();
+    world.post_as(OTHER_BUYER, "/api/v1/orders").json(order).send().await.expect(201, "00000");
+}

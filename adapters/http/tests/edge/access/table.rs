@@ -1,0 +1,97 @@
+//! The table: every route, and what each caller is answered.
+//!
+//! A letter per caller, in the order of [`Who::ALL`]: no or a bad token four times and the gateway; buyer, other buyer,
+//! seller, other seller, other tenant's user; operator, other tenant's operator, platform, pii.
+//!
+//! - `2`: done. Of a list, with something on it; of a POST, something was changed.
+//! - `0`: done, but there is nothing of the kind for this caller: an empty list, or nothing changed.
+//! - `1`: 401. `3`: 403, what the caller may see but not do. `4`: 404, what is not there for this caller.
+
+/// A row of the table. What is in braces in `path` and `body` is a name of the [`super::stage::Stage`].
+pub(crate) struct Row {
+    pub(crate) method: &'static str,
+    /// As the router knows it.
+    pub(crate) route: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) body: &'static str,
+    pub(crate) cells: &'static str,
+}
+
+const fn get(route: &'static str, path: &'static str, cells: &'static str) -> Row {
+    Row { method: "GET", route, path, body: "", cells }
+}
+
+const fn post(route: &'static str, path: &'static str, body: &'static str, cells: &'static str) -> Row {
+    Row { method: "POST", route, path, body, cells }
+}
+
+const ANYBODY: &str = "2222 2 22222 2222";
+const GATEWAY: &str = "1111 2 11111 1111";
+
+#[rustfmt::skip]
+pub(crate) const TABLE: &[Row] = &[
+    get("/healthz", "/healthz", ANYBODY),
+    get("/readyz", "/readyz", ANYBODY),
+    get("/metrics", "/metrics", ANYBODY),
+
+    post("/api/v1/payments/callback", "/api/v1/payments/callback",
+        r#"{"paymentId":{payment},"gatewayTxnId":"txn-9","result":"SUCCESS","amount":88.50}"#, GATEWAY),
+    post("/api/v1/refunds/callback", "/api/v1/refunds/callback",
+        r#"{"refundId":{refund},"result":"SUCCESS"}"#, GATEWAY),
+
+    // Products can be seen by everybody in their tenant.
+    get("/api/v1/products", "/api/v1/products", "1111 1 22220 2022"),
+    post("/api/v1/products", "/api/v1/products", r#"{"title":"a lamp","price":5}"#, "1111 1 22222 2222"),
+    get("/api/v1/products/{id}", "/api/v1/products/{product}", "1111 1 22224 2422"),
+    post("/api/v1/products/{id}/off-shelf", "/api/v1/products/{product}/off-shelf", "", "1111 1 33234 3433"),
+    post("/api/v1/products/{id}/on-shelf", "/api/v1/products/{hidden}/on-shelf", "", "1111 1 33234 3433"),
+
+    get("/api/v1/orders", "/api/v1/orders", "1111 1 22000 0000"),
+    // Nobody buys their own product.
+    post("/api/v1/orders", "/api/v1/orders", r#"{"productId":{product}}"#, "1111 1 22324 2422"),
+    get("/api/v1/orders/{id}", "/api/v1/orders/{pending}", "1111 1 24244 4444"),
+    post("/api/v1/orders/{id}/cancel", "/api/v1/orders/{pending}/cancel", "", "1111 1 24344 4444"),
+    post("/api/v1/orders/{id}/ship", "/api/v1/orders/{paid}/ship",
+        r#"{"carrier":"SF","trackingNo":"SF-2"}"#, "1111 1 34244 4444"),
+    post("/api/v1/orders/{id}/complete", "/api/v1/orders/{shipped}/complete", "", "1111 1 24344 4444"),
+    post("/api/v1/orders/{id}/payments", "/api/v1/orders/{pending}/payments", "", "1111 1 24344 4444"),
+    post("/api/v1/orders/{id}/refunds", "/api/v1/orders/{paid}/refunds",
+        r#"{"reason":"it is too tall"}"#, "1111 1 24344 2444"),
+    get("/api/v1/orders/{id}/refunds", "/api/v1/orders/{refunding}/refunds", "1111 1 24244 2444"),
+    get("/api/v1/orders/{id}/timeline", "/api/v1/orders/{pending}/timeline", "1111 1 24244 2424"),
+
+    get("/api/v1/wallet", "/api/v1/wallet", "1111 1 20000 0000"),
+    get("/api/v1/points", "/api/v1/points", "1111 1 20000 0000"),
+    get("/api/v1/coupons", "/api/v1/coupons", "1111 1 20000 0000"),
+    get("/api/v1/credit", "/api/v1/credit", "1111 1 20000 0000"),
+    get("/api/v1/notifications", "/api/v1/notifications", "1111 1 20200 0000"),
+    get("/api/v1/shipments", "/api/v1/shipments", "1111 1 00200 0000"),
+    get("/api/v1/listings", "/api/v1/listings", "1111 1 00220 0000"),
+
+    get("/api/v1/ops/outbox", "/api/v1/ops/outbox", "1111 1 33333 2023"),
+    get("/api/v1/ops/outbox/{eventId}", "/api/v1/ops/outbox/{failed}", "1111 1 33333 2423"),
+    post("/api/v1/ops/outbox/redrive", "/api/v1/ops/outbox/redrive",
+        r#"{"eventIds":["{failed}"]}"#, "1111 1 33333 2023"),
+    get("/api/v1/ops/blocked", "/api/v1/ops/blocked", "1111 1 33333 2023"),
+    post("/api/v1/ops/blocked/{aggregateType}/{aggregateId}/release",
+        "/api/v1/ops/blocked/Order/{blocked}/release", "", "1111 1 33333 2423"),
+    get("/api/v1/ops/dead-letters", "/api/v1/ops/dead-letters", "1111 1 33333 2023"),
+    post("/api/v1/ops/dead-letters/replay", "/api/v1/ops/dead-letters/replay",
+        r#"{"eventIds":["{dead}"]}"#, "1111 1 33333 2023"),
+    post("/api/v1/ops/dead-letters/discard", "/api/v1/ops/dead-letters/discard",
+        r#"{"eventIds":["{dead}"],"reason":"known"}"#, "1111 1 33333 2023"),
+    // Whoever gives gives in the own tenant; the platform has none.
+    post("/api/v1/ops/wallets/{userId}/deposits", "/api/v1/ops/wallets/8/deposits",
+        r#"{"amount":1}"#, "1111 1 33333 2233"),
+    post("/api/v1/ops/points/{userId}/grants", "/api/v1/ops/points/8/grants",
+        r#"{"points":1}"#, "1111 1 33333 2233"),
+    post("/api/v1/ops/coupons", "/api/v1/ops/coupons",
+        r#"{"userId":8,"discount":5,"expiresAt":"2027-01-01T00:00:00Z"}"#, "1111 1 33333 2233"),
+    get("/api/v1/ops/reconciliation", "/api/v1/ops/reconciliation", "1111 1 33333 2223"),
+    post("/api/v1/ops/reconciliation/repair", "/api/v1/ops/reconciliation/repair", "", "1111 1 33333 2023"),
+    get("/api/v1/ops/consumptions", "/api/v1/ops/consumptions", "1111 1 33333 2023"),
+    // Depths carry no payload: they are for every operator.
+    get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),
+    get("/api/v1/ops/stats", "/api/v1/ops/stats", "1111 1 33333 2223"),
+    get("/api/v1/ops/audit", "/api/v1/ops/audit", "1111 1 33333 2023"),
+];
