@@ -1,13 +1,20 @@
 //! The contract of the ports, kept by every adapter that needs nothing but this workspace.
 
+use handover_tests::limiter_rigs::LocalLimiterRig;
 use handover_tests::rigs::{MemoryBrokerRig, MemoryStoreRig, SqliteBrokerRig, SqliteStoreRig};
-use handover_tests::{broker_contract, store_contract};
+use handover_tests::{broker_contract, limiter_contract, store_contract};
 
 mod stores {
     use super::*;
 
     store_contract!(memory, async || MemoryStoreRig::new());
     store_contract!(sqlite, SqliteStoreRig::new);
+}
+
+mod limiters {
+    use super::*;
+
+    limiter_contract!(local, async || LocalLimiterRig::new());
 }
 
 mod brokers {

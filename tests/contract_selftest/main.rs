@@ -15,8 +15,9 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Once;
 
-use handover_tests::contract::{broker, store};
+use handover_tests::contract::{broker, limiter, store};
 use handover_tests::flawed::broker::{Flaw as BrokerFlaw, FlawedBrokerRig};
+use handover_tests::flawed::limiter::{Flaw as LimiterFlaw, FlawedLimiterRig};
 use handover_tests::flawed::store::{Flaw as StoreFlaw, FlawedStoreRig};
 use tokio::task::JoinSet;
 
@@ -70,6 +71,14 @@ fn broken_by_broker(flaw: BrokerFlaw) -> BTreeSet<String> {
     in_silence(async { broken(broker::RULES.iter().map(run).collect()).await })
 }
 
+fn broken_by_limiter(flaw: LimiterFlaw) -> BTreeSet<String> {
+    let run = |rule: &limiter::LimiterRule| {
+        let rule = *rule;
+        (rule.name.to_owned(), async move { (rule.run)(&FlawedLimiterRig::new(flaw)).await })
+    };
+    in_silence(async { broken(limiter::RULES.iter().map(run).collect()).await })
+}
+
 #[track_caller]
 fn fails(broken: &BTreeSet<String>, expected: &[&str]) {
     let expected: BTreeSet<_> = expected.iter().map(|name| (*name).to_owned()).collect();
@@ -94,9 +103,10 @@ macro_rules! flaws {
 fn every_rule_that_is_written_is_in_the_list_and_has_a_name_of_its_own() {
     let listed: Vec<(&str, &str, &str)> = (store::RULES.iter().map(|rule| ("store", rule.file, rule.name)))
         .chain(broker::RULES.iter().map(|rule| ("broker", rule.file, rule.name)))
+        .chain(limiter::RULES.iter().map(|rule| ("limiter", rule.file, rule.name)))
         .collect();
     let mut written = BTreeSet::new();
-    for port in ["store", "broker"] {
+    for port in ["store", "broker", "limiter"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/contract").join(port);
         for entry in fs::read_dir(folder).expect("the rules are there") {
             let path = entry.expect("a file").path();
@@ -563,5 +573,65 @@ flaws! { broken_by_broker(BrokerFlaw) {
     ]
     messages_for_no_queue_are_confirmed: MessagesForNoQueueAreConfirmed breaks [
         "a_message_for_a_queue_that_is_not_there_is_returned",
+    ]
+}}
+
+flaws! { broken_by_limiter(LimiterFlaw) {
+    a_sound_limiter_breaks_no_rule: None breaks []
+    one_token_too_many: OneTokenTooMany breaks [
+        "a_bucket_holds_what_it_says_and_no_more",
+        "a_clock_set_back_keeps_no_bucket_empty",
+        "every_party_and_route_has_a_bucket_of_its_own",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+        "of_many_at_once_no_more_are_let_in_than_the_bucket_holds",
+    ]
+    routes_share_a_bucket: RoutesShareABucket breaks [
+        "every_party_and_route_has_a_bucket_of_its_own",
+    ]
+    tenants_share_a_bucket: TenantsShareABucket breaks [
+        "every_party_and_route_has_a_bucket_of_its_own",
+    ]
+    addresses_share_a_bucket: AddressesShareABucket breaks [
+        "every_party_and_route_has_a_bucket_of_its_own",
+    ]
+    waits_are_too_short: WaitsAreTooShort breaks [
+        "a_clock_set_back_keeps_no_bucket_empty",
+        "a_refusal_costs_nothing",
+        "a_refusal_says_when_there_is_a_token",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    ]
+    waits_are_too_long: WaitsAreTooLong breaks [
+        "a_clock_set_back_keeps_no_bucket_empty",
+        "a_refusal_costs_nothing",
+        "a_refusal_says_when_there_is_a_token",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    ]
+    refusals_cost: RefusalsCost breaks [
+        "a_refusal_costs_nothing",
+        "a_refusal_says_when_there_is_a_token",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    ]
+    fills_twice_as_fast: FillsTwiceAsFast breaks [
+        "a_bucket_fills_at_its_pace_and_no_further_than_full",
+        "a_refusal_costs_nothing",
+        "a_refusal_says_when_there_is_a_token",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    ]
+    fills_beyond_full: FillsBeyondFull breaks [
+        "a_bucket_fills_at_its_pace_and_no_further_than_full",
+        "a_clock_set_forward_gives_one_full_bucket_at_most",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    ]
+    two_at_once_take_one_token: TwoAtOnceTakeOneToken breaks [
+        "of_many_at_once_no_more_are_let_in_than_the_bucket_holds",
+    ]
+    waits_for_a_clock_that_was_set_back: WaitsForAClockThatWasSetBack breaks [
+        "a_clock_set_back_keeps_no_bucket_empty",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    ]
+    a_clock_set_back_fills: AClockSetBackFills breaks [
+        "a_clock_set_back_gives_nothing",
+        "a_clock_set_back_keeps_no_bucket_empty",
+        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
     ]
 }}

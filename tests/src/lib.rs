@@ -14,6 +14,7 @@ pub mod client;
 pub mod contract;
 pub mod deployment;
 pub mod flawed;
+pub mod limiter_rigs;
 pub mod market;
 pub mod process;
 pub mod rabbit_rigs;

@@ -62,9 +62,13 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// With its database in this folder, which is its working folder too.
+    /// With its database in this folder, which is its working folder too; and with rate limits that nobody reaches, as all
+    /// clients of a test come from one address.
     pub fn in_folder(folder: &Path) -> Launch {
-        Launch { folder: folder.to_owned(), arguments: Vec::new(), variables: Vec::new() }
+        let variables = Vec::new();
+        Launch { folder: folder.to_owned(), arguments: Vec::new(), variables }
+            .set("HANDOVER_RATE_LIMIT__CAPACITY", "100000")
+            .set("HANDOVER_RATE_LIMIT__PER_SECOND", "100000")
     }
 
     /// With a setting, by its variable.

@@ -140,6 +140,8 @@ async fn connect(settings: &RedisSettings) -> Result<MultiplexedConnection, Redi
     let connection = timeout(settings.connect_timeout, connecting)
         .await
         .map_err(|_| RedisAway::late(settings.connect_timeout))??;
+    // The first call may have to teach the script; the second is as any.
+    tried_out(connection.clone(), settings.connect_timeout).await?;
     tried_out(connection.clone(), settings.timeout).await?;
     Ok(connection)
 }

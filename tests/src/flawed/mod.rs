@@ -7,4 +7,5 @@
 )]
 
 pub mod broker;
+pub mod limiter;
 pub mod store;

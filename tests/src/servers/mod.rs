@@ -10,6 +10,7 @@ pub mod mariadb;
 pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;
+pub mod redis;
 pub mod watched;
 
 use std::net::TcpListener;

@@ -1,0 +1,47 @@
+//! Clocks that somebody sets.
+
+use chrono::TimeDelta;
+
+use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
+use handover_application::ports::Taken;
+
+fn day() -> TimeDelta {
+    TimeDelta::days(1)
+}
+
+/// After a clock was set back the next token takes no longer than any.
+pub async fn a_clock_set_back_keeps_no_bucket_empty(rig: &dyn LimiterRig) {
+    let (key, bucket) = (fresh_key(), slow(2));
+    drain(rig, &key, bucket).await;
+    rig.set_clock(-day());
+    let wait = refused(rig, &key, bucket).await;
+    assert!(wait <= SLOW, "{wait:?}");
+    rig.advance(wait);
+    assert!(matches!(take(rig, &key, bucket).await, Taken::Token { .. }));
+    // A bucket that was touched before and not empty is not kept either.
+    let key = fresh_key();
+    take(rig, &key, bucket).await;
+    rig.set_clock(-day());
+    assert_eq!(drain(rig, &key, bucket).await, 1);
+    rig.advance(2 * SLOW);
+    assert_eq!(drain(rig, &key, bucket).await, 2);
+}
+
+/// A clock that is set back fills no bucket.
+pub async fn a_clock_set_back_gives_nothing(rig: &dyn LimiterRig) {
+    let (key, bucket) = (fresh_key(), slow(3));
+    drain(rig, &key, bucket).await;
+    for _ in 0..3 {
+        rig.set_clock(-day());
+        refused(rig, &key, bucket).await;
+    }
+}
+
+/// A clock that is set forward fills a bucket at most once, however far.
+pub async fn a_clock_set_forward_gives_one_full_bucket_at_most(rig: &dyn LimiterRig) {
+    let (key, bucket) = (fresh_key(), slow(3));
+    drain(rig, &key, bucket).await;
+    rig.set_clock(day() * 30);
+    assert!(drain(rig, &key, bucket).await <= 3);
+    refused(rig, &key, bucket).await;
+}

@@ -1,0 +1,113 @@
+//! Tokens, taken.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_application::ports::{LimitKey, Party, Taken};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
+
+/// More than what a rule takes by itself, and nothing beside [`SLOW`].
+const A_WHILE: Duration = Duration::from_secs(30);
+
+/// An untouched bucket is full, each token is told off, and then it is empty.
+pub async fn a_bucket_holds_what_it_says_and_no_more(rig: &dyn LimiterRig) {
+    for capacity in [1, 3, 200] {
+        let key = fresh_key();
+        for remaining in (0..capacity).rev() {
+            assert_eq!(take(rig, &key, slow(capacity)).await, Taken::Token { remaining });
+        }
+        refused(rig, &key, slow(capacity)).await;
+    }
+}
+
+/// Another route, user, tenant or address is another bucket.
+pub async fn every_party_and_route_has_a_bucket_of_its_own(rig: &dyn LimiterRig) {
+    let key = fresh_key();
+    let user = match key.party {
+        Party::User(_, user) => user,
+        other @ (Party::Address(_) | Party::Unknown) => panic!("{other}"),
+    };
+    let address = |text: &str| Party::at(text.parse::<IpAddr>().unwrap());
+    let parties = [
+        key.party,
+        Party::User(2.try_into().unwrap(), user),
+        address("192.0.2.1"),
+        address("192.0.2.11"),
+        address("2001:db8::1"),
+        address("2001:db8:0:1::1"),
+        Party::Unknown,
+    ];
+    for route in ["POST /api/v1/orders", "GET /api/v1/orders", "GET /api/v1/orders/{id}"] {
+        // Addresses are no fresh keys, so the route is.
+        let route: Arc<str> = Arc::from(format!("{route} of {}", key.party));
+        for party in parties {
+            assert_eq!(
+                drain(rig, &LimitKey { route: Arc::clone(&route), party }, slow(2)).await,
+                2,
+                "{party}"
+            );
+        }
+    }
+}
+
+/// Who waits as long as it is told gets a token, who does not gets none.
+pub async fn a_refusal_says_when_there_is_a_token(rig: &dyn LimiterRig) {
+    let (key, bucket) = (fresh_key(), slow(2));
+    drain(rig, &key, bucket).await;
+    for _ in 0..3 {
+        let wait = refused(rig, &key, bucket).await;
+        assert!(wait > SLOW - A_WHILE && wait <= SLOW, "{wait:?}");
+        rig.advance(wait / 2);
+        let rest = refused(rig, &key, bucket).await;
+        assert!(rest <= wait - wait / 2, "{rest:?} of {wait:?}");
+        rig.advance(rest);
+        assert_eq!(take(rig, &key, bucket).await, Taken::Token { remaining: 0 });
+    }
+}
+
+/// However often somebody asks an empty bucket, its token comes at the same time.
+pub async fn a_refusal_costs_nothing(rig: &dyn LimiterRig) {
+    let (key, bucket) = (fresh_key(), slow(1));
+    drain(rig, &key, bucket).await;
+    let wait = refused(rig, &key, bucket).await;
+    for _ in 0..10 {
+        rig.advance(wait / 11);
+        refused(rig, &key, bucket).await;
+    }
+    rig.advance(wait / 11 + Duration::from_micros(11));
+    assert_eq!(take(rig, &key, bucket).await, Taken::Token { remaining: 0 });
+}
+
+/// An empty bucket gets one token each time, until it is full.
+pub async fn a_bucket_fills_at_its_pace_and_no_further_than_full(rig: &dyn LimiterRig) {
+    let (key, bucket) = (fresh_key(), slow(5));
+    drain(rig, &key, bucket).await;
+    rig.advance(3 * SLOW);
+    assert_eq!(drain(rig, &key, bucket).await, 3);
+    for longer in [5, 6, 100] {
+        rig.advance(longer * SLOW);
+        assert_eq!(drain(rig, &key, bucket).await, 5);
+    }
+}
+
+/// Of a crowd at the same moment as many are let in as there are tokens.
+pub async fn of_many_at_once_no_more_are_let_in_than_the_bucket_holds(rig: &dyn LimiterRig) {
+    const CROWD: usize = 40;
+    for _ in 0..10 {
+        let (key, bucket, ready) = (fresh_key(), slow(7), Arc::new(Barrier::new(CROWD)));
+        let mut crowd = JoinSet::new();
+        for _ in 0..CROWD {
+            let (limiter, key, ready) = (rig.limiter(), key.clone(), Arc::clone(&ready));
+            crowd.spawn(async move {
+                ready.wait().await;
+                matches!(limiter.take(&key, bucket).await, Taken::Token { .. })
+            });
+        }
+        let let_in = crowd.join_all().await.into_iter().filter(|let_in| *let_in).count();
+        assert_eq!(let_in, 7);
+    }
+}

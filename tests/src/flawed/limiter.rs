@@ -1,0 +1,118 @@
+//! A limiter that keeps every promise but one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+
+use crate::contract::limiter::LimiterRig;
+
+/// The promise that is broken; `None` is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    None,
+    OneTokenTooMany,
+    RoutesShareABucket,
+    TenantsShareABucket,
+    AddressesShareABucket,
+    WaitsAreTooShort,
+    WaitsAreTooLong,
+    RefusalsCost,
+    FillsTwiceAsFast,
+    FillsBeyondFull,
+    TwoAtOnceTakeOneToken,
+    WaitsForAClockThatWasSetBack,
+    AClockSetBackFills,
+}
+
+/// Tokens and the moment at which they were counted.
+type Kept = (u64, i64);
+
+/// A limiter by the clock on the wall, with one flaw.
+#[derive(Clone)]
+pub struct FlawedLimiterRig {
+    flaw: Flaw,
+    clock_us: Arc<Mutex<i64>>,
+    buckets: Arc<Mutex<HashMap<String, Kept>>>,
+}
+
+impl FlawedLimiterRig {
+    /// A fresh rig with this flaw.
+    pub fn new(flaw: Flaw) -> FlawedLimiterRig {
+        // Years after the beginning of time.
+        let clock_us = Arc::new(Mutex::new(1_000_000_000_000_000));
+        FlawedLimiterRig { flaw, clock_us, buckets: Arc::default() }
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    fn name(&self, key: &LimitKey) -> String {
+        match key.party {
+            Party::User(_, user) if self.has(Flaw::TenantsShareABucket) => format!("{}:{user}", key.route),
+            Party::Address(_) if self.has(Flaw::AddressesShareABucket) => key.route.to_string(),
+            party if self.has(Flaw::RoutesShareABucket) => party.to_string(),
+            _ => key.to_string(),
+        }
+    }
+}
+
+impl LimiterRig for FlawedLimiterRig {
+    fn limiter(&self) -> Arc<dyn RateLimiter> {
+        Arc::new(self.clone())
+    }
+
+    fn advance(&self, by: Duration) {
+        *self.clock_us.lock().unwrap() += i64::try_from(by.as_micros()).unwrap();
+    }
+
+    fn set_clock(&self, by: TimeDelta) {
+        *self.clock_us.lock().unwrap() += by.num_microseconds().unwrap();
+    }
+}
+
+#[async_trait]
+impl RateLimiter for FlawedLimiterRig {
+    async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken {
+        let now = *self.clock_us.lock().unwrap();
+        let name = self.name(key);
+        let capacity = u64::from(bucket.capacity().get());
+        let every = i64::try_from(bucket.token_every().as_micros()).unwrap();
+        let known = self.buckets.lock().unwrap().get(&name).copied();
+        let (mut tokens, mut last) =
+            known.unwrap_or((capacity + u64::from(self.has(Flaw::OneTokenTooMany)), now));
+        if now < last && !self.has(Flaw::WaitsForAClockThatWasSetBack) {
+            (tokens, last) = if self.has(Flaw::AClockSetBackFills) { (capacity, now) } else { (tokens, now) };
+        }
+        let pace = if self.has(Flaw::FillsTwiceAsFast) { every.midpoint(1) } else { every };
+        let grown = (now - last).max(0) / pace;
+        tokens += grown as u64;
+        last += grown * pace;
+        if tokens >= capacity && known.is_some() {
+            tokens = if self.has(Flaw::FillsBeyondFull) { tokens } else { capacity };
+            last = last.max(now);
+        }
+        if self.has(Flaw::TwoAtOnceTakeOneToken) {
+            tokio::task::yield_now().await;
+        }
+        if tokens == 0 {
+            let wait = last + every - now;
+            let told = match self.flaw {
+                Flaw::WaitsAreTooShort => wait / 2,
+                Flaw::WaitsAreTooLong => wait + every / 10,
+                _ => wait,
+            };
+            if self.has(Flaw::RefusalsCost) {
+                last = now;
+            }
+            self.buckets.lock().unwrap().insert(name, (tokens, last));
+            return Taken::Refused { retry_after: Duration::from_micros(told.max(1) as u64) };
+        }
+        self.buckets.lock().unwrap().insert(name, (tokens - 1, last));
+        Taken::Token { remaining: u32::try_from(tokens - 1).unwrap() }
+    }
+}
