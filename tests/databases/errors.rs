@@ -8,6 +8,7 @@ use handover_domain::{Order, OrderStatus};
 use handover_sql::DatabaseBroker;
 use handover_tests::contract::within;
 use handover_tests::samples::{event, later, order, order_moved_to, outgoing};
+use handover_tests::servers::PASSWORD;
 use handover_tests::servers::database::ServerKind;
 
 use crate::{Fixture, append, on_every_server};
@@ -155,8 +156,8 @@ async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerK
 async fn a_wrong_password_is_an_outage_and_no_fault_of_the_work(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let nobody = match kind {
-        ServerKind::MariaDb => fixture.database.url().replace("handover@", "handover:wrong@"),
-        ServerKind::Postgres => fixture.database.url().replace("handover@", "nobody@"),
+        ServerKind::MariaDb => fixture.database.url().replace(PASSWORD, "wrong"),
+        ServerKind::Postgres => fixture.database.url().replace("//handover:", "//nobody:"),
     };
     let store = handover_tests::server_rigs::open(
         &nobody,

@@ -6,6 +6,7 @@ use std::path::Path;
 use handover_tests::client::Api;
 use handover_tests::process::{Launch, fresh};
 use handover_tests::server_rigs::shared;
+use handover_tests::servers::PASSWORD;
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
@@ -18,7 +19,9 @@ on_every_server!(a_user_with_least_rights_serves_and_operates_and_can_do_no_more
 async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: ServerKind) {
     let server = shared(kind).await;
     let url = |user: &str| {
-        server.url("rights", server.port()).replace("//handover@", &format!("//{user}:change-me@"))
+        server
+            .url("rights", server.port())
+            .replace(&format!("//handover:{PASSWORD}@"), &format!("//{user}:change-me@"))
     };
     match kind {
         ServerKind::MariaDb => {

@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 use crate::{alone, eventually, fresh};
 
 /// The least value that so many percent of the values do not exceed.
-fn percentile(values: &mut [Duration], percent: usize) -> Duration {
+pub(crate) fn percentile(values: &mut [Duration], percent: usize) -> Duration {
     values.sort();
     values[(values.len() * percent).div_ceil(100) - 1]
 }
 
-fn shown(values: &mut [Duration]) -> String {
+pub(crate) fn shown(values: &mut [Duration]) -> String {
     let [p50, p95, p99, most] = [50, 95, 99, 100].map(|percent| percentile(values, percent));
     format!("p50 {p50:.1?}, p95 {p95:.1?}, p99 {p99:.1?}, max {most:.1?}")
 }

@@ -10,11 +10,14 @@
     reason = "a broken promise panics with what it saw, and real processes run on real time"
 )]
 
+mod canaries;
 mod contention;
 mod figures;
 mod kill;
+mod overload;
 mod shutdown;
 mod start;
+mod strangers;
 mod timeout;
 mod trace;
 

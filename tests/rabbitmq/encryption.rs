@@ -2,6 +2,8 @@
 
 use handover_rabbitmq::RabbitSettings;
 
+use handover_tests::servers::PASSWORD;
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,8 +34,7 @@ async fn an_encrypted_connection_needs_an_authority_that_signed_for_this_host() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_refuses_the_start_and_charges_no_message() {
     let vhost = vhost().await;
-    let broker =
-        RabbitBroker::new(settings(&vhost.url().replacen(":handover@", ":wrong@", 1), QueueType::Quorum));
+    let broker = RabbitBroker::new(settings(&vhost.url().replacen(PASSWORD, "wrong", 1), QueueType::Quorum));
     let what = refused(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
     assert!(what.contains("ACCESS_REFUSED"), "{what}");
     unreachable(publish(&broker, &routed("a", 1)).await);

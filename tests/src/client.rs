@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::sync::watch;
 
+use crate::canary::PERSONAL;
+
 use crate::process::{Fault, Launch, Server};
 
 /// An answer of the API.
@@ -244,7 +246,7 @@ impl Api {
 
     /// The seller ships.
     pub async fn ship(&self, seller: i64, order: i64) -> Result<Answer, Lost> {
-        let body = json!({"carrier": "SF", "trackingNo": format!("T{order}")});
+        let body = json!({"carrier": "SF", "trackingNo": format!("{PERSONAL}-{order}")});
         self.post(seller, &format!("/api/v1/orders/{order}/ship"), body).await
     }
 

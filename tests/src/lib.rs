@@ -10,6 +10,7 @@
 )]
 
 pub mod books;
+pub mod canary;
 pub mod client;
 pub mod contract;
 pub mod deployment;

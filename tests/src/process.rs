@@ -4,13 +4,17 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::canary::{Canaries, Leak};
 
 /// What can go wrong while handling a process.
 pub type Fault = Box<dyn Error + Send + Sync>;
@@ -108,6 +112,27 @@ impl Launch {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    /// What must not get out of a program that was started so.
+    fn canaries(&self) -> Canaries {
+        let mut canaries = Canaries::standard();
+        for (variable, value) in &self.variables {
+            match variable.as_str() {
+                "HANDOVER_AUTH__JWT_SECRET" => canaries.secret("the secret of tokens", value),
+                "HANDOVER_GATEWAY__SECRET" => canaries.secret("the gateway's secret", value),
+                "HANDOVER_DATABASE__URL" => canaries.password_of("the database's password", value),
+                "HANDOVER_BROKER__URL" => canaries.password_of("the broker's password", value),
+                _ => {}
+            }
+        }
+        for purpose in ["jwt", "gateway"] {
+            let path = format!("{}-{purpose}-secret", self.database().display());
+            if let Ok(secret) = std::fs::read_to_string(path) {
+                canaries.secret(&format!("the {purpose} secret that was made"), secret.trim());
+            }
+        }
+        canaries
+    }
+
     /// A command of the program with nothing of this process's own settings.
     fn command(&self) -> Result<Command, Fault> {
         let mut command = Command::new(program()?);
@@ -125,7 +150,9 @@ impl Launch {
     pub fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String), Fault> {
         let output = self.command()?.args(arguments).output()?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok((output.status.code(), text(output.stdout), text(output.stderr)))
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        none(&self.canaries().in_text(&format!("the errors of {arguments:?}"), &stderr));
+        Ok((output.status.code(), stdout, stderr))
     }
 
     /// Starts the program on a free port and waits until it says that it is ready.
@@ -134,8 +161,10 @@ impl Launch {
         let mut command = self.command()?;
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
-        let lines = lines_of(&mut child)?;
-        let mut server = Server { child, base: None, launch: self.clone() };
+        let (lines, told) = lines_of(&mut child)?;
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).into_owned();
+        let mut server = Server { child, base: None, launch: self.clone(), arguments, told };
         let begun = Instant::now();
         loop {
             match lines.recv_timeout(START_WITHIN.saturating_sub(begun.elapsed())) {
@@ -163,25 +192,49 @@ pub fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// Reads the child's stdout to its end, so that it never blocks on a full pipe.
-fn lines_of(child: &mut Child) -> Result<Receiver<String>, Fault> {
+/// Reads the child's stdout to its end, so that it never blocks on a full pipe, and keeps it.
+fn lines_of(child: &mut Child) -> Result<(Receiver<String>, Arc<Mutex<String>>), Fault> {
     let stdout = child.stdout.take().ok_or("stdout is piped")?;
     let (sender, receiver) = mpsc::channel();
+    let told = Arc::new(Mutex::new(String::new()));
+    let kept = Arc::clone(&told);
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            kept.lock().unwrap().extend([line.as_str(), "\n"]);
             // Nobody listens once the start is known.
             let _ = sender.send(line);
         }
     });
-    Ok(receiver)
+    Ok((receiver, told))
 }
 
-/// A running program. Dropping it kills it.
+/// What `/metrics` tells now, if it does.
+fn metrics(base: &str) -> Option<String> {
+    const WITHIN: Duration = Duration::from_secs(2);
+    let address = base.strip_prefix("http://")?.parse().ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, WITHIN).ok()?;
+    stream.set_read_timeout(Some(WITHIN)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: handover\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Nothing got out.
+#[track_caller]
+fn none(leaks: &[Leak]) {
+    assert!(leaks.is_empty(), "{}", leaks.iter().map(|leak| format!("\n{leak}")).collect::<String>());
+}
+
+/// A running program. Dropping it kills it, and then looks whether anything got out that must not: in what it wrote, in
+/// its arguments, its metrics and its database.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     base: Option<String>,
     launch: Launch,
+    arguments: String,
+    told: Arc<Mutex<String>>,
 }
 
 impl Server {
@@ -205,6 +258,24 @@ impl Server {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
+    }
+
+    /// Where a canary was seen. What was told at `/metrics` is given, as it ends with the program.
+    fn leaks(&self, metrics: &str) -> Vec<Leak> {
+        let canaries = self.launch.canaries();
+        let told = self.told.lock().unwrap().clone();
+        let texts = [
+            ("the log", self.launch.log()),
+            ("the standard output", told),
+            ("the arguments", self.arguments.clone()),
+            ("the metrics", metrics.to_owned()),
+        ];
+        let mut leaks: Vec<Leak> =
+            texts.iter().flat_map(|(place, text)| canaries.in_text(place, text)).collect();
+        let database = self.launch.database();
+        let log_of_writes = database.with_extension("db-wal");
+        leaks.extend([database, log_of_writes].iter().flat_map(|file| canaries.in_database(file)));
+        leaks
     }
 
     /// Whether it ended by itself, and how.
@@ -270,8 +341,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Who was stopped answers nothing, and a test that has failed already says why.
+        let runs = self.child.try_wait().is_ok_and(|ended| ended.is_none());
+        let asks = runs && !std::thread::panicking();
+        let metrics = self.base.as_deref().filter(|_| asks).and_then(metrics).unwrap_or_default();
         // Fails only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            none(&self.leaks(&metrics));
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! **Invariant:** the later layer replaces a key whole, inline tables too: a policy is never mixed from two places.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use figment::providers::{Format, Toml};
@@ -14,8 +15,8 @@ use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest
 /// The file that is read when it is there and no other is named.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
 
-/// What the outside gives.
-#[derive(Debug, Clone, Default)]
+/// What the outside gives. Shown by names alone: secrets are among the values.
+#[derive(Clone, Default)]
 pub struct Sources {
     /// `--config`: this file and no other, and it must be there.
     pub file: Option<PathBuf>,
@@ -23,6 +24,18 @@ pub struct Sources {
     pub variables: Vec<(String, String)>,
     /// Flags with the keys they set.
     pub flags: Vec<(&'static str, &'static str, String)>,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variables: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
+        let flags: Vec<&str> = self.flags.iter().map(|(flag, ..)| *flag).collect();
+        f.debug_struct("Sources")
+            .field("file", &self.file)
+            .field("variables", &variables)
+            .field("flags", &flags)
+            .finish()
+    }
 }
 
 impl Sources {
@@ -84,8 +97,13 @@ fn read(key: &Key, text: &str) -> Value {
 fn add_file(path: &Path, settings: &mut Settings) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
-    let content: Dict = Toml::from_str(&text)
-        .map_err(|cause| ConfigError::Syntax { path: path.to_owned(), cause: cause.to_string() })?;
+    let content: Dict = Toml::from_str(&text).map_err(|cause| {
+        // Not the line itself: it may hold a secret.
+        let before = cause.span().and_then(|at| text.get(..at.start)).unwrap_or_default();
+        let cause =
+            format!("line {}: {}", before.matches('\n').count() + 1, cause.message().replace('\n', ", "));
+        ConfigError::Syntax { path: path.to_owned(), cause }
+    })?;
     add_section("", content, &Origin::File(path.to_owned()), settings)
 }
 

@@ -199,6 +199,25 @@ fn a_named_file_must_be_there_and_be_toml() {
 }
 
 #[test]
+fn a_file_that_is_no_toml_is_told_by_its_line_and_shows_no_secret() {
+    for written in ["jwt-secret = \"hush-hush", "jwt-secret = hush-hush", "jwt-secret = \"hush-hush\" x"] {
+        let text = complaint(load_file(&format!("[auth]\n{written}\n")));
+        assert!(text.contains("is not valid TOML: line ") && !text.contains("hush"), "{text}");
+    }
+}
+
+#[test]
+fn what_the_outside_gives_is_shown_without_its_values() {
+    let sources = Sources {
+        flags: vec![("--database", "database.url", "postgres://shop:hush@db/shop".to_owned())],
+        ..variables(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])
+    };
+    let shown = format!("{sources:?}");
+    assert!(shown.contains("HANDOVER_AUTH__JWT_SECRET") && shown.contains("--database"), "{shown}");
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
 fn pending_minutes_may_be_fractions_to_the_millisecond() {
     let timeout = |minutes: &str| {
         load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes)])

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
 use super::rabbitmq::Encryption;
 use super::watched::{EndWith, Watched};
-use super::{Durability, certify, free_port, mariadb, postgres, server_folder};
+use super::{Durability, PASSWORD, certify, free_port, mariadb, postgres, server_folder};
 use crate::process::Fault;
 
 /// How long a server may take until it answers.
@@ -178,8 +178,8 @@ impl DatabaseServer {
     /// The URL of one of its databases, by this port: its own, or that of a proxy before it.
     pub fn url(&self, database: &str, port: u16) -> String {
         match self.kind {
-            ServerKind::MariaDb => format!("mysql://handover@127.0.0.1:{port}/{database}"),
-            ServerKind::Postgres => format!("postgres://handover@127.0.0.1:{port}/{database}"),
+            ServerKind::MariaDb => format!("mysql://handover:{PASSWORD}@127.0.0.1:{port}/{database}"),
+            ServerKind::Postgres => format!("postgres://handover:{PASSWORD}@127.0.0.1:{port}/{database}"),
         }
     }
 

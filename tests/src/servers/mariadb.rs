@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::rabbitmq::Encryption;
 use super::watched::EndWith;
-use super::{Durability, find, is_root, run};
+use super::{Durability, PASSWORD, find, is_root, run};
 use crate::process::Fault;
 
 /// How it is ended.
@@ -25,8 +25,10 @@ fn user() -> Vec<String> {
 
 /// Makes the system tables in this folder.
 pub(super) fn make(folder: &Path) -> Result<(), Fault> {
-    let accounts =
-        "CREATE USER IF NOT EXISTS 'handover'@'%';\nGRANT ALL ON *.* TO 'handover'@'%' WITH GRANT OPTION;\n";
+    let accounts = format!(
+        "CREATE USER IF NOT EXISTS 'handover'@'%' IDENTIFIED BY '{PASSWORD}';\n\
+         GRANT ALL ON *.* TO 'handover'@'%' WITH GRANT OPTION;\n"
+    );
     std::fs::write(folder.join("accounts.sql"), accounts)?;
     run(Command::new(program("mariadb-install-db")?)
         .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])

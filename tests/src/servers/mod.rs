@@ -47,6 +47,9 @@ pub fn free_port() -> Result<u16, Fault> {
     Err("no port is free".into())
 }
 
+/// What the program signs in with at every server; no program may show it (`canary`).
+pub const PASSWORD: &str = "a-canary-in-place-of-a-password";
+
 /// A folder for a server that may run as another user, with a name short enough for sockets in it.
 pub fn server_folder(name: &str) -> Result<PathBuf, Fault> {
     use std::os::unix::fs::PermissionsExt;

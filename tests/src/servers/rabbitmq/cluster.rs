@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::PASSWORD;
 use super::super::watched::Watched;
 use super::node::{Node, start_mapper};
 use super::setup::USER;
@@ -49,7 +50,7 @@ impl RabbitCluster {
     pub fn url(&self) -> String {
         let hosts: Vec<String> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.ports().amqp)).collect();
-        format!("amqp://{USER}:{USER}@{}/%2f", hosts.join(","))
+        format!("amqp://{USER}:{PASSWORD}@{}/%2f", hosts.join(","))
     }
 
     /// The names of its nodes; elsewhere a node is named by its place in this list.

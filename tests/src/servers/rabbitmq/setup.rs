@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::super::{certify, find};
+use super::super::{PASSWORD, certify, find};
 use crate::process::Fault;
 
-/// The only user, with the password of the same name.
+/// The only user.
 pub(super) const USER: &str = "handover";
 /// What nodes know each other by; they listen on 127.0.0.1 alone.
 const COOKIE: &str = "handover";
@@ -53,7 +53,7 @@ pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result
     let mut lines = vec![
         format!("listeners.tcp.default = 127.0.0.1:{}", ports.amqp),
         format!("default_user = {USER}"),
-        format!("default_pass = {USER}"),
+        format!("default_pass = {PASSWORD}"),
         "loopback_users = none".to_owned(),
         format!("max_message_size = {MAX_MESSAGE_BYTES}"),
         "disk_free_limit.absolute = 50MB".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::PASSWORD;
 use super::RabbitServer;
 use super::setup::USER;
 use crate::process::Fault;
@@ -26,13 +27,13 @@ impl TestVhost {
 
     /// Its URL, by the port of a proxy before the server.
     pub fn url_by(&self, port: u16) -> String {
-        format!("amqp://{USER}:{USER}@127.0.0.1:{port}/{}", self.name)
+        format!("amqp://{USER}:{PASSWORD}@127.0.0.1:{port}/{}", self.name)
     }
 
     /// Its URL with encryption, where the server offers that.
     pub fn encrypted_url(&self) -> Option<String> {
         let port = self.server.encrypted_port()?;
-        Some(format!("amqps://{USER}:{USER}@localhost:{port}/{}", self.name))
+        Some(format!("amqps://{USER}:{PASSWORD}@localhost:{port}/{}", self.name))
     }
 
     /// The server it is in.

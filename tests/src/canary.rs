@@ -1,0 +1,133 @@
+//! What must not get out, planted, and looked for wherever a running program writes: its log, its standard output, its
+//! arguments, its metrics, its database. [`crate::process::Server`] looks at the end of every test.
+
+use std::fmt;
+use std::path::Path;
+
+/// What a buyer or seller writes where a test writes for one: no log and no metric may show it.
+pub const PERSONAL: &str = "Canary-Lane-17-Springfield";
+
+/// The shortest secret that is looked for: a shorter one could be there by chance.
+const LEAST_CHARS: usize = 16;
+
+/// What was planted.
+#[derive(Debug, Clone, Default)]
+pub struct Canaries {
+    secrets: Vec<(String, String)>,
+    people: Vec<(String, String)>,
+}
+
+/// A canary and where it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leak {
+    /// What got out.
+    pub what: String,
+    /// Where it was seen.
+    pub place: String,
+    /// The end of what stands before it.
+    pub before: String,
+}
+
+impl fmt::Display for Leak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is in {}, after {:?}", self.what, self.place, self.before)
+    }
+}
+
+impl Canaries {
+    /// Those that everybody plants: tokens, and what people write.
+    pub fn standard() -> Canaries {
+        let mut canaries = Canaries::default();
+        // How every token of ours begins, whichever order its header is written in: {"typ":"JWT" and {"alg":"HS256".
+        for beginning in ["eyJ0eXAiOiJKV1Qi", "eyJhbGciOiJIUzI1NiIs"] {
+            canaries.secret("a bearer token", beginning);
+        }
+        let people = [PERSONAL, "\"buyerId\"", "\"sellerId\"", "\\\"buyerId\\\""];
+        canaries.people = people.map(|text| ("personal data".to_owned(), text.to_owned())).into();
+        canaries
+    }
+
+    /// Plants a secret, if it is long enough to be told from anything else.
+    pub fn secret(&mut self, what: &str, text: &str) {
+        if text.len() >= LEAST_CHARS {
+            self.secrets.push((what.to_owned(), text.to_owned()));
+        }
+    }
+
+    /// Plants the password of a URL, if it has one.
+    pub fn password_of(&mut self, what: &str, url: &str) {
+        let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(user, _)| user);
+        if let Some((_, password)) = user.and_then(|user| user.split_once(':')) {
+            self.secret(what, password);
+        }
+    }
+
+    /// What of it is in a text that anybody who watches may read.
+    pub fn in_text(&self, place: &str, text: &str) -> Vec<Leak> {
+        found(self.secrets.iter().chain(&self.people), place, text)
+    }
+
+    /// Which secrets are in a file that keeps orders: those who trade are in it by right.
+    pub fn in_database(&self, file: &Path) -> Vec<Leak> {
+        let Ok(bytes) = std::fs::read(file) else { return Vec::new() };
+        found(self.secrets.iter(), &file.display().to_string(), &String::from_utf8_lossy(&bytes))
+    }
+}
+
+fn found<'a>(canaries: impl Iterator<Item = &'a (String, String)>, place: &str, text: &str) -> Vec<Leak> {
+    let leak = |(what, canary): &(String, String)| {
+        let (before, _) = text.split_once(canary.as_str())?;
+        let start = before.char_indices().rev().nth(79).map_or(0, |(at, _)| at);
+        Some(Leak { what: what.clone(), place: place.to_owned(), before: before[start..].to_owned() })
+    };
+    canaries.filter_map(leak).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planted() -> Canaries {
+        let mut canaries = Canaries::standard();
+        canaries.secret("the secret", "0f4a9c1be27d83560f4a9c1be27d8356");
+        canaries.password_of("the broker's password", "amqp://shop:a-password-of-some-length@mq:5672/shop");
+        canaries
+    }
+
+    #[test]
+    fn each_canary_is_found_wherever_it_stands() {
+        let canaries = planted();
+        for (what, text) in [
+            ("the secret", "{\"error\":\"0f4a9c1be27d83560f4a9c1be27d8356\"}"),
+            ("the broker's password", "cannot reach amqp://shop:a-password-of-some-length@mq:5672"),
+            ("a bearer token", "authorization: Bearer eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJzdWIi"),
+            ("personal data", "shipped to Canary-Lane-17-Springfield"),
+            ("personal data", r#"payload={"orderId":1,"buyerId":8}"#),
+            ("personal data", r#"{"payload":"{\"buyerId\":8}"}"#),
+        ] {
+            let leaks = canaries.in_text("the log", &format!("two lines\n{text}\n"));
+            assert_eq!(leaks.first().map(|leak| leak.what.as_str()), Some(what), "{text}: {leaks:?}");
+            assert!(leaks[0].to_string().contains("is in the log, after"), "{}", leaks[0]);
+        }
+        assert_eq!(canaries.in_text("the log", r#"{"orderId":1,"traceId":"t-1","user":"shop"}"#), []);
+    }
+
+    #[test]
+    fn a_database_may_hold_people_but_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("handover.db");
+        std::fs::write(&file, [b"\xff\0", PERSONAL.as_bytes()].concat()).unwrap();
+        assert_eq!(planted().in_database(&file), []);
+        std::fs::write(&file, b"\xff\x000f4a9c1be27d83560f4a9c1be27d8356\xff").unwrap();
+        assert_eq!(planted().in_database(&file).len(), 1);
+    }
+
+    #[test]
+    fn what_could_be_there_by_chance_is_no_canary() {
+        let mut canaries = Canaries::default();
+        canaries.secret("short", "handover");
+        canaries.password_of("none", "postgres://handover@127.0.0.1:5432/shop");
+        canaries.password_of("none", "sqlite://a.db");
+        assert_eq!(canaries.in_text("the log", "handover"), []);
+    }
+}
