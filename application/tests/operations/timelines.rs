@@ -1,10 +1,10 @@
 //! Everything that happened to an order, for whom it concerns.
 
-use handover_application::Settings;
 use handover_application::ports::*;
 use handover_application::runtime::{self, Roles};
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
+use handover_application::{MASK, Settings};
 use handover_domain::*;
 
 use crate::operators::*;
@@ -73,7 +73,15 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
         let cause = &shown.items[paid];
         (cause.event_id.clone(), cause.trace_id.clone())
     });
-    assert_eq!(timeline(app, &operator(), None, order).await.unwrap(), shown, "nothing went wrong");
+    let everything = timeline(app, &command_line(), None, order).await.unwrap();
+    assert_eq!(everything, shown, "nothing went wrong");
+    let masked = timeline(app, &operator(), None, order).await.unwrap();
+    let started = |timeline: &Timeline| {
+        let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();
+        started.detail.clone()
+    };
+    assert_eq!(started(&masked).as_deref(), Some(MASK), "how somebody pays is for the parties");
+    assert_ne!(started(&shown).as_deref(), Some(MASK));
     process.app.tx.tasks.stop().await;
 }
 

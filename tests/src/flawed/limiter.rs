@@ -90,7 +90,7 @@ impl RateLimiter for FlawedLimiterRig {
         }
         let pace = if self.has(Flaw::FillsTwiceAsFast) { every.midpoint(1) } else { every };
         let grown = (now - last).max(0) / pace;
-        tokens += grown as u64;
+        tokens += grown.unsigned_abs();
         last += grown * pace;
         if tokens >= capacity && known.is_some() {
             tokens = if self.has(Flaw::FillsBeyondFull) { tokens } else { capacity };
@@ -110,7 +110,7 @@ impl RateLimiter for FlawedLimiterRig {
                 last = now;
             }
             self.buckets.lock().unwrap().insert(name, (tokens, last));
-            return Taken::Refused { retry_after: Duration::from_micros(told.max(1) as u64) };
+            return Taken::Refused { retry_after: Duration::from_micros(told.max(1).unsigned_abs()) };
         }
         self.buckets.lock().unwrap().insert(name, (tokens - 1, last));
         Taken::Token { remaining: u32::try_from(tokens - 1).unwrap() }
