@@ -48,7 +48,14 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             // The rest that a service under too much load does is not to write about it.
             tracing::debug!(status, durationMs = duration_ms, "turned away");
         } else {
-            tracing::info!(hop = "request", status, durationMs = duration_ms, traceparent, parent, "answered");
+            tracing::info!(
+                hop = "request",
+                status,
+                durationMs = duration_ms,
+                traceparent,
+                parent,
+                "answered"
+            );
         }
         response
     }
