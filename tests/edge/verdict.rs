@@ -62,7 +62,7 @@ pub(crate) async fn try_all(market: &Market, cases: &[Case]) -> Vec<Finding> {
             Database::Unchanged => {
                 // What was answered is kept for repeats, also where there was nothing to do.
                 let is_kept = |table: &str| case.expected.status < 300 && table == "idempotency_keys";
-                let changed = changed.iter().filter(|table| !is_kept(table.as_ref()));
+                let changed = changed.iter().filter(|table| !is_kept(table));
                 flaws.extend(changed.map(|table| format!("{table} changed")));
             }
             Database::Changed if changed.is_empty() => flaws.push("nothing changed".to_owned()),
