@@ -32,7 +32,7 @@ pub(crate) fn market(world: &World) -> Server {
 fn lists_say_what_the_api_says_while_it_serves() {
     let world = World::new();
     let server = market(&world);
-    let operator = world.token("--user 9 --role operator");
+    let operator = world.token("--user 9 --role operator --role pii");
     for (flags, query) in [
         ("", ""),
         ("--limit 3", "?limit=3"),

@@ -143,7 +143,7 @@ async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
     let letters = world.run("dlq list --status discarded --output json").json();
     let notes: Vec<&Value> = letters["items"].as_array().unwrap().iter().map(|item| &item["note"]).collect();
     assert_eq!(notes, ["too_late", "duplicate"]);
-    let operator = world.token("--user 9 --role operator");
+    let operator = world.token("--user 9 --role operator --role pii");
     for (query, command) in [
         ("dead-letters", "dlq list"),
         ("dead-letters?status=DISCARDED&limit=1", "dlq list --status discarded --limit 1"),

@@ -82,7 +82,13 @@ impl RateLimiter for FlawedLimiterRig {
         let name = self.name(key);
         let capacity = u64::from(bucket.capacity().get());
         let every = i64::try_from(bucket.token_every().as_micros()).unwrap();
-        let known = self.buckets.lock().unwrap().get(&name).copied();
+        let mut seen = None;
+        if self.has(Flaw::TwoAtOnceTakeOneToken) {
+            seen = Some(self.buckets.lock().unwrap().get(&name).copied());
+            tokio::task::yield_now().await;
+        }
+        let mut buckets = self.buckets.lock().unwrap();
+        let known = seen.unwrap_or_else(|| buckets.get(&name).copied());
         let (mut tokens, mut last) =
             known.unwrap_or((capacity + u64::from(self.has(Flaw::OneTokenTooMany)), now));
         if now < last && !self.has(Flaw::WaitsForAClockThatWasSetBack) {
@@ -96,9 +102,6 @@ impl RateLimiter for FlawedLimiterRig {
             tokens = if self.has(Flaw::FillsBeyondFull) { tokens } else { capacity };
             last = last.max(now);
         }
-        if self.has(Flaw::TwoAtOnceTakeOneToken) {
-            tokio::task::yield_now().await;
-        }
         if tokens == 0 {
             let wait = last + every - now;
             let told = match self.flaw {
@@ -109,10 +112,10 @@ impl RateLimiter for FlawedLimiterRig {
             if self.has(Flaw::RefusalsCost) {
                 last = now;
             }
-            self.buckets.lock().unwrap().insert(name, (tokens, last));
+            buckets.insert(name, (tokens, last));
             return Taken::Refused { retry_after: Duration::from_micros(told.max(1).unsigned_abs()) };
         }
-        self.buckets.lock().unwrap().insert(name, (tokens - 1, last));
+        buckets.insert(name, (tokens - 1, last));
         Taken::Token { remaining: u32::try_from(tokens - 1).unwrap() }
     }
 }
