@@ -9,7 +9,8 @@ use handover_domain::{EventId, PointsRules};
 
 use crate::idempotency::RequestSettings;
 use crate::ports::{
-    Broker, EventMetadata, Gateway, GatewayError, NewEvent, OnFailed, RefundRequest, StoreError, View,
+    Broker, EventMetadata, Gateway, GatewayError, IdempotencyStore, NewEvent, OnFailed, RefundRequest,
+    StoreError, View,
 };
 use crate::{CommandContext, Extensions, Ids, Transactor};
 
@@ -63,6 +64,8 @@ pub struct App {
     pub extensions: Arc<Extensions>,
     /// How long idempotency keys and answers last.
     pub requests: Arc<RequestSettings>,
+    /// Where the keys of requests are that keep their answers afterwards, if not in the database.
+    pub keys: Option<Arc<dyn IdempotencyStore>>,
 }
 
 impl App {
@@ -76,6 +79,7 @@ impl App {
             rules: Arc::new(rules),
             extensions: Arc::default(),
             requests: Arc::default(),
+            keys: None,
         }
     }
 
@@ -92,6 +96,12 @@ impl App {
     /// The same application with these limits of idempotency keys.
     pub fn with_requests(self, requests: RequestSettings) -> App {
         App { requests: Arc::new(requests), ..self }
+    }
+
+    /// The same application with these keys for requests that keep their answers afterwards
+    /// ([`begin_afterwards`](crate::idempotency::begin_afterwards)).
+    pub fn with_keys(self, keys: Arc<dyn IdempotencyStore>) -> App {
+        App { keys: Some(keys), ..self }
     }
 
     /// The same application for what runs by itself: not in the queue of its callers.

@@ -54,10 +54,12 @@ pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
 /// Whether it is away now.
 pub const LIMIT_AWAY: &str = "handover.ratelimit.away";
+/// Whether what keeps idempotency keys beside the database is away now.
+pub const KEYS_AWAY: &str = "handover.idempotency.away";
 
 /// Every metric there is: those of 004, and ours, which begin with `handover`. [`PENDING`] is for whoever serves to set,
-/// those of the rate limit are for its adapters.
-pub const METRICS: [Metric; 14] = [
+/// those of the rate limit and of the keys are for their adapters.
+pub const METRICS: [Metric; 15] = [
     counter(CREATED, "Events committed to the outbox by this process"),
     counter(SENT, "Events that the broker confirmed to this process"),
     counter(FAILED, "Failed publishes of events, given-up ones included"),
@@ -80,6 +82,11 @@ pub const METRICS: [Metric; 14] = [
     Metric {
         name: LIMIT_AWAY,
         help: "1 while Redis is away and this process limits requests for itself",
+        kind: MetricKind::Gauge,
+    },
+    Metric {
+        name: KEYS_AWAY,
+        help: "1 while Redis is away and this process refuses operators' requests under an idempotency key",
         kind: MetricKind::Gauge,
     },
 ];

@@ -31,7 +31,9 @@ mod wake;
 
 pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, Role, Trace};
-pub use counted::{LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, PENDING, append};
+pub use counted::{
+    KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, PENDING, append,
+};
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
 pub use privacy::MASK;

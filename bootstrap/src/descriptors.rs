@@ -5,9 +5,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// For databases, brokers, files and the log.
 const OTHERS: u64 = 256;
 
-/// Raises the limit of this process as far as it may be raised; tells how many connections there is room for, at most
-/// as many as wanted.
-pub(crate) fn room_for(wanted: u32) -> u32 {
+/// Raises the limit of this process as far as it may be raised; tells how many connections each of so many listeners has
+/// room for, at most as many as wanted.
+pub(crate) fn room_for(wanted: u32, listeners: u32) -> u32 {
     let allowed = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
@@ -15,7 +15,8 @@ pub(crate) fn room_for(wanted: u32) -> u32 {
     }
     // None is no limit.
     let open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let room = u32::try_from(open.saturating_sub(OTHERS).max(1)).unwrap_or(u32::MAX);
+    let room =
+        u32::try_from((open.saturating_sub(OTHERS) / u64::from(listeners.max(1))).max(1)).unwrap_or(u32::MAX);
     if room < wanted {
         tracing::warn!(
             connections = room,

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use handover_application::App;
 use handover_application::ports::Clock;
 use handover_domain::{TenantId, UserId};
-use handover_http::{CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, apart, router_with, serve};
+use handover_http::{
+    CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
+};
 use handover_sql::SqlStore;
 use handover_system::SystemClock;
 use tokio::net::TcpListener;
@@ -18,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::TokenArgs;
 use crate::config::{Config, Secret};
-use crate::wiring::{Database, admission};
+use crate::wiring::{Database, Redis, admission};
 use crate::{Failure, Secrets, descriptors, keys};
 
 /// How long requests in flight may take once the process is asked to stop.
@@ -113,12 +115,16 @@ impl Listening {
         if let Some(path) = &config.auth.keys {
             keys::follow(app, tokens.clone(), path.clone());
         }
+        let redis = Redis::keep(config.redis.as_ref(), &app.tx.tasks);
         let edge = Edge {
-            app: app.clone(),
+            app: redis.keys_of(app.clone()),
             tokens,
             callbacks,
-            readiness: Box::new(Ready { stopping: Arc::clone(&stopping), store: database.store().clone() }),
-            admission: admission(&config.limits, &app.tx.tasks),
+            readiness: Box::new(Ready {
+                stopping: Arc::clone(&stopping),
+                database: SharedReadiness::new(Answers(database.store().clone())),
+            }),
+            admission: admission(&config.limits, &redis),
             limits: limits.clone(),
         };
         let metrics = crate::metrics::render();
@@ -180,9 +186,10 @@ impl Listening {
 
 fn limits(config: &Config) -> Limits {
     let standard = Limits::default();
+    let listeners = 1 + u32::from(config.http.ops_listen.is_some());
     Limits {
         drain: DRAIN,
-        connections: descriptors::room_for(standard.connections),
+        connections: descriptors::room_for(standard.connections, listeners),
         concurrent_requests: config.http.concurrent_requests,
         cors_origins: config.http.cors_origins.clone(),
         ..standard
@@ -192,21 +199,34 @@ fn limits(config: &Config) -> Limits {
 /// Ready: not stopping, and the database answers with the right schema.
 struct Ready {
     stopping: Arc<AtomicBool>,
-    store: SqlStore,
+    database: SharedReadiness<Answers>,
 }
 
 #[async_trait]
 impl Readiness for Ready {
     async fn problems(&self) -> Vec<Problem> {
-        let problem = |part: &str, what: &str| vec![Problem { part: part.to_owned(), what: what.to_owned() }];
         if self.stopping.load(Ordering::SeqCst) {
             return problem("process", "it is stopping");
         }
-        match tokio::time::timeout(PROBE_WITHIN, self.store.is_ready()).await {
+        self.database.problems().await
+    }
+}
+
+/// Ready: the database answers with the right schema.
+struct Answers(SqlStore);
+
+#[async_trait]
+impl Readiness for Answers {
+    async fn problems(&self) -> Vec<Problem> {
+        match tokio::time::timeout(PROBE_WITHIN, self.0.is_ready()).await {
             Ok(Ok(true)) => Vec::new(),
             Ok(Ok(false)) => problem("database", "its schema is older than this program"),
             Ok(Err(_)) => problem("database", "it does not answer"),
             Err(_) => problem("database", "it does not answer in time"),
         }
     }
+}
+
+fn problem(part: &str, what: &str) -> Vec<Problem> {
+    vec![Problem { part: part.to_owned(), what: what.to_owned() }]
 }

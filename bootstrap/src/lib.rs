@@ -3,6 +3,7 @@
 //! Nothing here decides anything about orders or events. What it knows alone: which adapter stands behind which port,
 //! and in which order things start and end.
 
+pub mod asyncapi;
 mod bench;
 mod beside;
 pub mod cli;

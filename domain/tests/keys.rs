@@ -92,15 +92,21 @@ fn no_two_operations_share_a_key_even_where_their_ids_are_equal() {
 
 #[test]
 fn no_key_of_an_operator_is_one_of_another_operation() {
-    let user: UserId = 10.try_into().unwrap();
+    let (user, operator): (UserId, UserId) = (10.try_into().unwrap(), 9.try_into().unwrap());
     let others: BTreeSet<_> = every_key_of(123).into_iter().collect();
     for kind in OperationKind::ALL {
         for text in ["123", "123:commit", "order:123:commit", "1:issue", ""] {
-            assert!(!others.contains(&OperationKey::by_operator(*kind, user, text)), "{kind} {text}");
+            assert!(
+                !others.contains(&OperationKey::by_operator(*kind, user, Some(operator), text)),
+                "{kind} {text}"
+            );
         }
     }
-    assert_eq!(OperationKey::by_operator(OperationKind::Deposit, user, "k-1").as_str(), "deposit:10:k-1");
-    assert_eq!(OperationKey::by_operator(OperationKind::Grant, user, "k-1").as_str(), "grant:10:k-1");
+    assert_eq!(
+        OperationKey::by_operator(OperationKind::Deposit, user, Some(operator), "k-1").as_str(),
+        "deposit:10:9:k-1"
+    );
+    assert_eq!(OperationKey::by_operator(OperationKind::Grant, user, None, "k-1").as_str(), "grant:10:0:k-1");
 }
 
 #[test]

@@ -24,7 +24,7 @@ struct Done {
 }
 
 async fn recorded(world: &World) -> u64 {
-    let entries = world.view().await.audit_page(None, None, 100).await.unwrap();
+    let entries = world.view().await.audit_page(&AuditFilter::default(), None, 100).await.unwrap();
     entries.iter().map(|entry| entry.effect.changed).sum()
 }
 

@@ -1,8 +1,11 @@
-//! The contract of the port `RateLimiter`, kept on Redis, started here.
+//! The contracts of the ports `RateLimiter` and `IdempotencyStore`, kept on Redis, started here.
 
 use handover_tests::contract::{limiter, run};
-use handover_tests::limiter_contract;
+use handover_tests::keys_rigs::RedisKeysRig;
 use handover_tests::limiter_rigs::RedisLimiterRig;
+use handover_tests::{keys_contract, limiter_contract};
+
+keys_contract!(keys, RedisKeysRig::new);
 
 // What Redis decides.
 limiter_contract!(alone, RedisLimiterRig::alone);

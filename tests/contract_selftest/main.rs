@@ -15,8 +15,9 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Once;
 
-use handover_tests::contract::{broker, limiter, store};
+use handover_tests::contract::{broker, keys, limiter, store};
 use handover_tests::flawed::broker::{Flaw as BrokerFlaw, FlawedBrokerRig};
+use handover_tests::flawed::keys::{Flaw as KeysFlaw, FlawedKeysRig};
 use handover_tests::flawed::limiter::{Flaw as LimiterFlaw, FlawedLimiterRig};
 use handover_tests::flawed::store::{Flaw as StoreFlaw, FlawedStoreRig};
 use tokio::task::JoinSet;
@@ -79,6 +80,14 @@ fn broken_by_limiter(flaw: LimiterFlaw) -> BTreeSet<String> {
     in_silence(async { broken(limiter::RULES.iter().map(run).collect()).await })
 }
 
+fn broken_by_keys(flaw: KeysFlaw) -> BTreeSet<String> {
+    let run = |rule: &keys::KeysRule| {
+        let rule = *rule;
+        (rule.name.to_owned(), async move { (rule.run)(&FlawedKeysRig::new(flaw)).await })
+    };
+    in_silence(async { broken(keys::RULES.iter().map(run).collect()).await })
+}
+
 #[track_caller]
 fn fails(broken: &BTreeSet<String>, expected: &[&str]) {
     let expected: BTreeSet<_> = expected.iter().map(|name| (*name).to_owned()).collect();
@@ -104,9 +113,10 @@ fn every_rule_that_is_written_is_in_the_list_and_has_a_name_of_its_own() {
     let listed: Vec<(&str, &str, &str)> = (store::RULES.iter().map(|rule| ("store", rule.file, rule.name)))
         .chain(broker::RULES.iter().map(|rule| ("broker", rule.file, rule.name)))
         .chain(limiter::RULES.iter().map(|rule| ("limiter", rule.file, rule.name)))
+        .chain(keys::RULES.iter().map(|rule| ("keys", rule.file, rule.name)))
         .collect();
     let mut written = BTreeSet::new();
-    for port in ["store", "broker", "limiter"] {
+    for port in ["store", "broker", "limiter", "keys"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/contract").join(port);
         for entry in fs::read_dir(folder).expect("the rules are there") {
             let path = entry.expect("a file").path();
@@ -379,6 +389,9 @@ flaws! { broken_by_store(StoreFlaw) {
     decide_forgets_the_note: DecideForgetsTheNote breaks [
         "a_decision_without_a_note_leaves_the_one_before",
     ]
+    audit_shows_looks_among_changes: AuditShowsLooksAmongChanges breaks [
+        "changes_are_found_among_looks",
+    ]
     audit_leaks_to_other_tenants: AuditLeaksToOtherTenants breaks [
         "the_audit_log_is_one_tenants",
     ]
@@ -634,4 +647,60 @@ flaws! { broken_by_limiter(LimiterFlaw) {
         "a_clock_set_back_keeps_no_bucket_empty",
         "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
     ]
+}}
+
+flaws! { broken_by_keys(KeysFlaw) {
+    sound_keys_break_no_rule: None breaks []
+    tenants_share_keys: TenantsShareKeys breaks ["every_tenant_user_route_and_key_is_for_itself"]
+    users_share_keys: UsersShareKeys breaks ["every_tenant_user_route_and_key_is_for_itself"]
+    routes_share_keys: RoutesShareKeys breaks ["every_tenant_user_route_and_key_is_for_itself"]
+    idempotency_keys_ignore_case: KeysIgnoreCase breaks ["every_tenant_user_route_and_key_is_for_itself"]
+    scopes_are_run_together: ScopesAreRunTogether breaks ["every_tenant_user_route_and_key_is_for_itself"]
+    two_at_once_claim_one: TwoAtOnceClaimOne breaks ["of_many_at_once_exactly_one_claims_a_key"]
+    two_at_once_take_over: TwoAtOnceTakeOver breaks ["of_many_that_take_over_exactly_one_does"]
+    own_claims_are_in_progress: OwnClaimsAreInProgress breaks ["a_claim_that_is_written_again_stands"]
+    another_body_is_a_repeat: AnotherBodyIsARepeat breaks [
+        "a_lease_keeps_others_away_until_it_ends",
+        "another_body_is_another_request",
+    ]
+    leases_end_at_once: LeasesEndAtOnce breaks [
+        "a_claim_that_expired_is_as_if_it_had_never_come",
+        "a_claim_that_is_written_again_stands",
+        "a_key_that_was_released_is_free",
+        "a_lease_keeps_others_away_until_it_ends",
+        "of_many_at_once_exactly_one_claims_a_key",
+        "of_many_that_take_over_exactly_one_does",
+        "while_one_is_at_work_others_are_told_so",
+        "whoever_was_overtaken_changes_nothing",
+    ]
+    leases_never_end: LeasesNeverEnd breaks [
+        "a_lease_keeps_others_away_until_it_ends",
+        "of_many_that_take_over_exactly_one_does",
+        "whoever_was_overtaken_changes_nothing",
+    ]
+    overtaken_ones_answer: OvertakenOnesAnswer breaks [
+        "an_answer_has_a_token_of_its_own",
+        "whoever_was_overtaken_changes_nothing",
+    ]
+    overtaken_ones_release: OvertakenOnesRelease breaks [
+        "a_claim_that_expired_is_as_if_it_had_never_come",
+        "a_key_that_was_released_is_free",
+        "whoever_was_overtaken_changes_nothing",
+    ]
+    answers_keep_the_token_of_the_claim: AnswersKeepTheTokenOfTheClaim breaks [
+        "an_answer_has_a_token_of_its_own",
+    ]
+    answers_are_released: AnswersAreReleased breaks ["an_answer_has_a_token_of_its_own"]
+    answers_are_cut: AnswersAreCut breaks ["a_key_is_claimed_once_and_then_answered_as_it_was"]
+    answers_end_with_the_lease: AnswersEndWithTheLease breaks [
+        "an_answer_lasts_as_long_as_was_claimed_and_no_longer",
+    ]
+    answers_last_from_when_they_came: AnswersLastFromWhenTheyCame breaks [
+        "an_answer_lasts_as_long_as_was_claimed_and_no_longer",
+    ]
+    nothing_expires: NothingExpires breaks [
+        "a_claim_that_expired_is_as_if_it_had_never_come",
+        "an_answer_lasts_as_long_as_was_claimed_and_no_longer",
+    ]
+    unclaimed_answers_are_kept: UnclaimedAnswersAreKept breaks ["nothing_is_changed_where_nothing_stands"]
 }}

@@ -6,6 +6,7 @@
 
 mod bells;
 mod by_hand;
+mod canaries;
 mod commands;
 mod encryption;
 mod errors;

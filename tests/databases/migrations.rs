@@ -20,11 +20,15 @@ on_every_server!(
 
 /// What takes version 6, and what came after it, away again.
 async fn undo_assets(database: &TestDatabase) {
-    let index = match database.server().kind() {
-        ServerKind::MariaDb => "DROP INDEX idx_orders_updated ON orders",
-        ServerKind::Postgres => "DROP INDEX idx_orders_updated",
+    let (index, audit_index) = match database.server().kind() {
+        ServerKind::MariaDb => {
+            ("DROP INDEX idx_orders_updated ON orders", "DROP INDEX idx_audit_changes ON audit_log")
+        }
+        ServerKind::Postgres => ("DROP INDEX idx_orders_updated", "DROP INDEX idx_audit_changes"),
     };
     for undone in [
+        audit_index,
+        "ALTER TABLE audit_log DROP COLUMN is_change, DROP COLUMN matched",
         "DROP TABLE idempotency_keys",
         "DROP TABLE coupons, asset_holds, asset_balances, asset_operations, ledger_entries, refunds",
         index,
@@ -112,6 +116,8 @@ async fn orders_from_before_there_were_assets_name_none(kind: ServerKind) {
         for cut_off in [
             "DROP TABLE asset_operations, ledger_entries, refunds, idempotency_keys",
             "ALTER TABLE orders DROP COLUMN refund_id",
+            "DROP INDEX idx_audit_changes ON audit_log",
+            "ALTER TABLE audit_log DROP COLUMN is_change, DROP COLUMN matched",
             "DELETE FROM _sqlx_migrations WHERE version > 6",
             "UPDATE _sqlx_migrations SET success = false WHERE version = 6",
         ] {

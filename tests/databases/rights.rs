@@ -53,6 +53,13 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
     let (_, audit, _) = launch.run(&["audit", "list"]).unwrap();
     assert!(audit.contains("looking"), "{audit}");
     assert!(!launch.log().contains("denied"), "{}", launch.log());
+    let (_, told, _) = launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
+    assert!(told.contains("schema") && !told.contains("audit log"), "{told}");
+    if kind == ServerKind::MariaDb {
+        let (_folder, owning) = fresh();
+        let doctor = on(owning, &url("shop_owner")).run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
+        assert!(doctor.1.contains("can change what the audit log says"), "{doctor:?}");
+    }
     for forbidden in [
         "UPDATE audit_log SET reason = 'nothing'",
         "DELETE FROM audit_log",

@@ -76,6 +76,7 @@ fn a_store_with_a_flaw_is_found_out() {
         Flaw::DecideIgnoresWhereItStands,
         Flaw::DecideForgetsTheNote,
         Flaw::AuditLeaksToOtherTenants,
+        Flaw::AuditShowsLooksAmongChanges,
         Flaw::AuditIsWrittenOutsideTheUnit,
     ];
     let mut runner = TestRunner::deterministic();

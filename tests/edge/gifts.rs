@@ -91,7 +91,8 @@ fn shapes() -> Vec<Case> {
         cases.extend([
             given("no body", path, "").invalid(&["body"]),
             given("no fields", path, "{}").invalid(fields),
-            given("an unknown field", path, &format!(r#"{body},"reason":"a test"}}"#)).invalid(&["reason"]),
+            given("an unknown field", path, &format!(r#"{body},"why":"a test"}}"#)).invalid(&["why"]),
+            given("an empty reason", path, &format!(r#"{body},"reason":""}}"#)).invalid(&["reason"]),
             given("a field twice", path, &format!(r#"{body},"{first}":1}}"#)).invalid(&[first]),
             given("another tenant", path, &format!(r#"{body},"tenantId":2}}"#)).invalid(&["tenantId"]),
         ]);

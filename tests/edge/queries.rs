@@ -73,6 +73,7 @@ fn filters() -> Vec<Case> {
         ("ops/blocked?tenantId=0", "tenantId"),
         ("ops/audit?tenantId=0", "tenantId"),
         ("ops/audit?actor=x", "actor"),
+        ("ops/audit?changes=maybe", "changes"),
         ("ops/stats?tenantId=0", "tenantId"),
         ("ops/stats?limit=1", "limit"),
         ("ops/reconciliation?tenantId=0", "tenantId"),

@@ -51,11 +51,12 @@ impl Tables {
     }
 }
 
-/// The rows of a table, every column of them.
+/// The rows of a table, every column of them; of the audit log those that tell of a change.
 async fn rows(books: &Books, table: &str) -> String {
     let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
     let row = books.rows(&columns).await.unwrap().join(" || ',' || ");
-    let mut rows = books.rows(&format!("SELECT {row} FROM \"{table}\"")).await.unwrap();
+    let some = if table == "audit_log" { "WHERE changed > 0" } else { "" };
+    let mut rows = books.rows(&format!("SELECT {row} FROM \"{table}\" {some}")).await.unwrap();
     rows.sort();
     rows.join("\n")
 }

@@ -9,7 +9,7 @@ use handover_tests::client::Api;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::figures::shown;
+use crate::figures::{percentile, shown};
 use crate::{alone, fresh};
 
 /// How long each load lasts.
@@ -23,6 +23,8 @@ const CLIENTS: [usize; 3] = [16, 64, 256];
 /// server and one for the clients.
 const OFFERED: u64 = 5;
 const GOODPUT_PERCENT: u64 = 80;
+/// Who is turned away knows it as soon.
+const TURNED_AWAY_WITHIN: Duration = Duration::from_millis(100);
 /// Who has so many requests open sends no more.
 const OPEN: usize = 3_000;
 
@@ -128,7 +130,8 @@ async fn five_times_the_capacity_leaves_most_of_it() {
     }
     if handover_tests::long() {
         assert!(!turned_away.is_empty(), "there are fewer places than requests");
-        assert!(sent > peak * 3, "the client offers too little: {sent}/s");
+        assert!(sent >= peak * 4, "the client offers too little: {sent}/s");
+        assert!(percentile(&mut turned_away, 99) < TURNED_AWAY_WITHIN, "{}", shown(&mut turned_away));
         assert!(done * 100 >= peak * GOODPUT_PERCENT, "{done}/s of {peak}/s");
     }
 }

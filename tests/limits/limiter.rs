@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use handover_application::Tasks;
 use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 use handover_limiter::LocalLimiter;
-use handover_redis::{RedisLimiter, RedisSettings, probe};
+use handover_redis::{Link, RedisLimiter, RedisSettings, Use, probe};
 use handover_tests::limiter_rigs::shares;
 use handover_tests::process::eventually;
 use handover_tests::servers::proxy::{Proxy, Traffic};
@@ -43,7 +43,8 @@ fn patient(url: &str) -> Arc<RedisLimiter> {
 }
 
 fn started(settings: RedisSettings) -> Arc<RedisLimiter> {
-    Arc::new(RedisLimiter::start(settings, Arc::new(LocalLimiter::default()), &Tasks::default()))
+    let link = Link::keep(settings, vec![Use::Limits], &Tasks::default());
+    Arc::new(RedisLimiter::new(link, Arc::new(LocalLimiter::default())))
 }
 
 /// Waits until no process asks Redis.
@@ -224,7 +225,7 @@ async fn a_server_that_talks_nonsense_is_not_asked() {
         }
     });
     let settings = RedisSettings::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
-    assert!(probe(&settings).await.is_err());
+    assert!(probe(&settings, &[Use::Limits]).await.is_err());
     let limiter = started(settings);
     let slow = bucket(3, 600_000_000);
     assert_eq!(drained(&limiter, &key("nonsense"), slow).await, 3);
@@ -235,7 +236,7 @@ async fn a_server_that_talks_nonsense_is_not_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_and_a_user_without_rights_are_told_by_the_probe() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
-    let probed = async |url: &str| probe(&RedisSettings::parse(url).unwrap()).await;
+    let probed = async |url: &str| probe(&RedisSettings::parse(url).unwrap(), &[Use::Limits]).await;
     probed(&server.url()).await.unwrap();
     let wrong = format!("redis://:another@127.0.0.1:{}/0", server.port());
     let told = probed(&wrong).await.unwrap_err().to_string();
@@ -255,12 +256,12 @@ async fn an_encrypted_connection_checks_the_certificate() {
     let server = RedisServer::start(Encryption::Offered).await.unwrap();
     let (url, authorities) = server.encrypted_url().unwrap();
     let trusting = RedisSettings::parse(&url).unwrap().trusting(&authorities).unwrap();
-    probe(&trusting).await.unwrap();
+    probe(&trusting, &[Use::Limits]).await.unwrap();
     let limiter = started(trusting);
     shares(&limiter).await;
     // Its authority is none of the machine's, and its name is localhost.
-    assert!(probe(&RedisSettings::parse(&url).unwrap()).await.is_err());
+    assert!(probe(&RedisSettings::parse(&url).unwrap(), &[Use::Limits]).await.is_err());
     let by_address = url.replace("localhost", "127.0.0.1");
     let by_address = RedisSettings::parse(&by_address).unwrap().trusting(&authorities).unwrap();
-    assert!(probe(&by_address).await.is_err());
+    assert!(probe(&by_address, &[Use::Limits]).await.is_err());
 }

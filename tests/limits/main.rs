@@ -1,5 +1,5 @@
 //! Redis goes away, forgets, stands still and talks nonsense while requests are limited by it: they go on, and no process
-//! lets more in than it would without Redis.
+//! lets more in than it would without Redis. Those whose idempotency keys are there are refused until it is back.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +7,8 @@
     reason = "a test outside any process of the application, on real time"
 )]
 
+mod keys;
 mod limiter;
 mod load;
+mod operators;
 mod program;

@@ -60,8 +60,9 @@ async fn s003_1_one_trace_id_leads_from_the_request_to_every_effect(pair: Pair) 
     shop.sound_but_for(&[]).await;
 }
 
+/// And the lines carry it in either form.
 async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
-    let shop = Shop::open(pair, &[]).await;
+    let shop = Shop::open(pair, &[("HANDOVER_LOG__FORMAT", "text")]).await;
     shop.paid_order().await;
     shop.settled().await;
     let made = of_metadata(&shop, "traceId").await;
@@ -72,6 +73,7 @@ async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
         shop.expect_logged(&["answered", trace]).await;
         shop.expect_logged(&["Message consumed successfully", trace]).await;
     }
+    assert_eq!(shop.logged(&["{\"timestamp\""]), 0, "no line is JSON");
     assert_eq!(traces(&shop, "SELECT trace_id FROM event_consume_log").await, made);
     let parents = of_metadata(&shop, "traceparent").await;
     assert_eq!(parents.iter().map(|parent| parent[3..35].to_owned()).collect::<Vec<_>>(), made);

@@ -1,8 +1,12 @@
 //! What must not get out, planted, and looked for wherever a running program writes: its log, its standard output, its
-//! arguments, its metrics, its database. [`crate::process::Server`] looks at the end of every test.
+//! arguments, its metrics, its database, and whatever the servers beside it keep. [`crate::process::Server`] and
+//! [`crate::deployment::Deployment`] look at the end of every test.
 
 use std::fmt;
 use std::path::Path;
+use std::time::SystemTime;
+
+use memchr::memmem;
 
 /// What a buyer or seller writes where a test writes for one: no log and no metric may show it.
 pub const PERSONAL: &str = "Canary-Lane-17-Springfield";
@@ -67,11 +71,43 @@ impl Canaries {
         found(self.secrets.iter().chain(&self.people), place, text)
     }
 
+    /// Which secrets are in an answer to whoever may see orders.
+    pub fn in_answer(&self, place: &str, text: &str) -> Vec<Leak> {
+        found(self.secrets.iter(), place, text)
+    }
+
     /// Which secrets are in a file that keeps orders: those who trade are in it by right.
     pub fn in_database(&self, file: &Path) -> Vec<Leak> {
         let Ok(bytes) = std::fs::read(file) else { return Vec::new() };
-        found(self.secrets.iter(), &file.display().to_string(), &String::from_utf8_lossy(&bytes))
+        let leak = |(what, canary): &(String, String)| {
+            let start = memmem::find(&bytes, canary.as_bytes())?;
+            let before = String::from_utf8_lossy(&bytes[start.saturating_sub(80)..start]).into_owned();
+            Some(Leak { what: what.clone(), place: file.display().to_string(), before })
+        };
+        self.secrets.iter().filter_map(leak).collect()
     }
+
+    /// Which secrets are in the files of a server, its tables, queues and logs, as far as they were written since then.
+    pub fn in_server(&self, folder: &Path, since: SystemTime) -> Vec<Leak> {
+        // Files come and go while a server runs.
+        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        let mut leaks = Vec::new();
+        for entry in entries.flatten() {
+            let Ok(told) = entry.metadata() else { continue };
+            if told.is_dir() {
+                leaks.extend(self.in_server(&entry.path(), since));
+            } else if told.is_file() && told.modified().is_ok_and(|modified| modified >= since) {
+                leaks.extend(self.in_database(&entry.path()));
+            }
+        }
+        leaks
+    }
+}
+
+/// Nothing got out.
+#[track_caller]
+pub fn none(leaks: &[Leak]) {
+    assert!(leaks.is_empty(), "{}", leaks.iter().map(|leak| format!("\n{leak}")).collect::<String>());
 }
 
 fn found<'a>(canaries: impl Iterator<Item = &'a (String, String)>, place: &str, text: &str) -> Vec<Leak> {
@@ -120,6 +156,18 @@ mod tests {
         assert_eq!(planted().in_database(&file), []);
         std::fs::write(&file, b"\xff\x000f4a9c1be27d83560f4a9c1be27d8356\xff").unwrap();
         assert_eq!(planted().in_database(&file).len(), 1);
+        assert_eq!(planted().in_database(&file)[0].before, "\u{fffd}\0");
+    }
+
+    #[test]
+    fn the_files_of_a_server_are_searched_however_deep_they_lie_unless_they_are_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("base/5");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("1259"), b"\xff\x000f4a9c1be27d83560f4a9c1be27d8356\xff").unwrap();
+        let (now, hour) = (SystemTime::now(), std::time::Duration::from_secs(3_600));
+        assert_eq!(planted().in_server(folder.path(), now - hour).len(), 1);
+        assert_eq!(planted().in_server(folder.path(), now + hour), []);
     }
 
     #[test]

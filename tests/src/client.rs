@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::sync::watch;
 
-use crate::canary::PERSONAL;
+use crate::canary::{Canaries, PERSONAL, none};
 
 use crate::process::{Fault, Launch, Server};
 
@@ -148,7 +148,12 @@ impl Api {
         let lost = |error: reqwest::Error| Lost(error.into());
         let response = request.send().await.map_err(lost)?;
         let status = response.status().as_u16();
-        let body: Value = response.json().await.map_err(lost)?;
+        let text = response.text().await.map_err(lost)?;
+        // A refusal goes into logs and tickets; it shows nobody's words and nobody's token.
+        if status >= 400 {
+            none(&Canaries::standard().in_text("a refusal", &text));
+        }
+        let body: Value = serde_json::from_str(&text).map_err(|error| Lost(error.into()))?;
         let code = body["code"].as_str().unwrap_or_default().to_owned();
         Ok(Answer { status, code, data: body["data"].clone() })
     }

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
 use crate::books::Books;
+use crate::canary::{Canaries, none};
 use crate::process::{Fault, Launch};
 use crate::servers::Durability;
 use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
@@ -51,10 +53,12 @@ impl Pair {
     }
 }
 
-/// A migrated database and a vhost for any number of processes; on SQLite for one at a time.
+/// A migrated database and a vhost for any number of processes; on SQLite for one at a time. Dropping it looks whether
+/// anything got into the files of their servers that must not.
 #[derive(Debug)]
 pub struct Deployment {
     pair: Pair,
+    since: SystemTime,
     folder: TempDir,
     database: Option<TestDatabase>,
     vhost: Option<Arc<TestVhost>>,
@@ -98,7 +102,8 @@ impl Deployment {
     /// On what is there already: an empty database and an empty vhost.
     pub fn on(pair: Pair, database: Option<TestDatabase>, vhost: Option<Arc<TestVhost>>) -> Deployment {
         let folder = tempfile::tempdir().unwrap();
-        let deployment = Deployment { pair, folder, database, vhost, launches: AtomicU32::new(0) };
+        let (since, launches) = (SystemTime::now(), AtomicU32::new(0));
+        let deployment = Deployment { pair, since, folder, database, vhost, launches };
         let (code, _, stderr) = deployment.launch().run(&["migrate"]).unwrap();
         assert_eq!(code, Some(0), "{pair:?}: {stderr}");
         deployment
@@ -165,6 +170,22 @@ impl Deployment {
     #[track_caller]
     pub fn vhost(&self) -> &Arc<TestVhost> {
         self.vhost.as_ref().expect("RabbitMQ")
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        // A test that has failed already says why.
+        if std::thread::panicking() {
+            return;
+        }
+        let mut canaries = Canaries::standard();
+        canaries.secret("the secret of tokens", JWT_SECRET);
+        canaries.secret("the gateway's secret", GATEWAY_SECRET);
+        let database = self.database.as_ref().map(|database| database.server().folder().to_owned());
+        let broker = self.vhost.as_ref().map(|vhost| vhost.server().folder().to_owned());
+        let folders = database.into_iter().chain(broker);
+        none(&folders.flat_map(|folder| canaries.in_server(&folder, self.since)).collect::<Vec<_>>());
     }
 }
 

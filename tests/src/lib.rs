@@ -15,6 +15,7 @@ pub mod client;
 pub mod contract;
 pub mod deployment;
 pub mod flawed;
+pub mod keys_rigs;
 pub mod limiter_rigs;
 pub mod market;
 pub mod process;

@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use handover_application::Tasks;
 use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use handover_limiter::{LocalLimiter, Time};
-use handover_redis::{RedisLimiter, RedisSettings};
+use handover_redis::{Link, RedisLimiter, RedisSettings, Use};
 use tokio::sync::OnceCell;
 
 use crate::contract::limiter::LimiterRig;
@@ -111,8 +111,8 @@ impl RedisLimiterRig {
         settings.timeout = Duration::from_secs(5);
         let ahead_us = Arc::<AtomicI64>::default();
         let told = Arc::clone(&ahead_us);
-        let limiter = RedisLimiter::start(settings, own, &Tasks::default())
-            .with_clock_ahead(move || told.load(Ordering::SeqCst));
+        let link = Link::keep(settings, vec![Use::Limits], &Tasks::default());
+        let limiter = RedisLimiter::new(link, own).with_clock_ahead(move || told.load(Ordering::SeqCst));
         let limiter = Arc::new(limiter);
         shares(&limiter).await;
         RedisLimiterRig { limiter, ahead_us, time, is_alone }

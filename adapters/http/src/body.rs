@@ -1,11 +1,11 @@
-//! Reads bodies: bounded in size and in time.
+//! Reads bodies: bounded in size and in time. A request that has one says everything in it: its address takes no parameters.
 
 use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::edge::{Edge, Limits};
 use crate::fields::Fields;
 use crate::messages;
+use crate::query::Parameters;
 use crate::refusal::Refusal;
 use crate::shed::Place;
 
@@ -27,7 +28,8 @@ impl FromRequest<Arc<Edge>> for RawBody {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        Parameters::from_request_parts(&mut parts, edge).await?.finish()?;
         let place = parts.extensions.get::<Place>();
         let bytes = read(&parts.headers, body, &edge.limits, place).await?;
         Ok(RawBody { headers: parts.headers, bytes })

@@ -99,6 +99,16 @@ impl FromRequestParts<Arc<Edge>> for Operator {
     }
 }
 
+/// The layer of operators' calls. Each asks for the role itself; this asks before an answer is repeated to somebody who
+/// has it no more.
+pub(crate) async fn operators(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match Operator::from_request_parts(&mut parts, &edge).await {
+        Ok(Operator(_)) => next.run(Request::from_parts(parts, body)).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
 impl FromRequestParts<Arc<Edge>> for Gateway {
     type Rejection = Refusal;
 

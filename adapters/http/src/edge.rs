@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use handover_application::App;
 
-use crate::{Admission, CallbackVerifier, Tokens, WebOrigin};
+use crate::{Admission, CallbackVerifier, Readiness, Tokens, WebOrigin};
 
 /// What every route works with.
 pub struct Edge {
@@ -21,29 +20,6 @@ pub struct Edge {
     pub admission: Admission,
     /// What a client may ask of us.
     pub limits: Limits,
-}
-
-/// Says whether this process can serve now.
-#[async_trait]
-pub trait Readiness: Send + Sync {
-    /// What is wrong now; nothing means ready. It SHOULD answer within a second.
-    async fn problems(&self) -> Vec<Problem>;
-}
-
-#[async_trait]
-impl<F: Fn() -> Vec<Problem> + Send + Sync> Readiness for F {
-    async fn problems(&self) -> Vec<Problem> {
-        self()
-    }
-}
-
-/// Something that keeps this process from serving. Anybody can read it: no addresses, no secrets.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Problem {
-    /// What is not as it should be: `database`, `broker`, ...
-    pub part: String,
-    /// What is wrong with it.
-    pub what: String,
 }
 
 /// What a client may ask of us. The defaults are those of spec §4.

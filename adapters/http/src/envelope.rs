@@ -8,7 +8,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::language::Language;
 use crate::messages::{self, Text};
@@ -118,6 +118,14 @@ pub(crate) struct Done {
     data: Value,
 }
 
+/// A page of a list, and where the next one begins.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next_cursor: Option<String>,
+}
+
 /// What every route returns.
 pub(crate) type Answer = Result<Done, Refusal>;
 
@@ -132,8 +140,7 @@ impl Done {
 
     /// A page of a list.
     pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> Answer {
-        let items = serde_json::to_value(items).map_err(|error| Refusal::fault(&error))?;
-        Done::ok(&json!({ "items": items, "nextCursor": next.map(|id| id.to_string()) }))
+        Done::ok(&Page { items, next_cursor: next.map(|id| id.to_string()) })
     }
 
     /// What was answered before.

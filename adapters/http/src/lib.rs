@@ -10,11 +10,13 @@
 //! **Invariant:** nothing here decides: who may do what to an order is the domain's, whose order it is the store's.
 
 mod auth;
+pub mod bodies;
 mod body;
 mod callback;
 mod client;
 mod context;
 mod cors;
+mod document;
 mod edge;
 mod envelope;
 mod fields;
@@ -24,6 +26,7 @@ mod messages;
 mod once;
 mod path;
 mod query;
+mod readiness;
 mod refusal;
 mod routes;
 mod server;
@@ -37,7 +40,8 @@ pub use auth::{BadKeys, Claims, KeySet, TokenError, TokenRules, Tokens, WeakSecr
 pub use callback::{BadSecret, CallbackVerifier};
 pub use client::{ForwardedHeader, Proxies};
 pub use cors::WebOrigin;
-pub use edge::{Edge, Limits, Problem, Readiness};
+pub use edge::{Edge, Limits};
 pub use limit::Admission;
-pub use routes::{LIMITED_ROUTES, Render, apart, router, router_with};
+pub use readiness::{Problem, Readiness, SharedReadiness};
+pub use routes::{LIMITED_ROUTES, Render, apart, openapi, router, router_with};
 pub use server::serve;

@@ -1,18 +1,20 @@
 //! A request under an idempotency key reaches its route once; repeats are answered what the first one was (spec §4).
 //!
 //! It stands between authentication and the routes: who is refused at the door claims nothing, and what a route refuses
-//! frees its key again.
+//! frees its key again. Routes that act in more than one transaction have their answer kept after it, and their keys may be
+//! elsewhere than in the database ([`ANSWERED_AFTERWARDS`]).
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_application::CommandContext;
 use handover_application::idempotency::{self, Begun, KeyedRequest};
-use handover_application::ports::{RequestScope, StoredAnswer};
+use handover_application::ports::{RequestScope, StoreError, StoredAnswer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tracing::warn;
@@ -23,7 +25,7 @@ use crate::edge::Edge;
 use crate::envelope::{Code, Done, Reply, ReplyData};
 use crate::messages;
 use crate::refusal::Refusal;
-use crate::routes::answered;
+use crate::routes::{ANSWERED_AFTERWARDS, answered};
 
 /// The name that refusals use.
 pub(crate) const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
@@ -38,7 +40,7 @@ pub(crate) async fn once(State(edge): State<Arc<Edge>>, request: Request, next: 
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Ok(Caller(mut context)) = Caller::from_request_parts(&mut parts, &edge).await else {
+    let Ok(Caller(context)) = Caller::from_request_parts(&mut parts, &edge).await else {
         // The route refuses, in its own words.
         return next.run(Request::from_parts(parts, body)).await;
     };
@@ -57,22 +59,55 @@ pub(crate) async fn once(State(edge): State<Arc<Edge>>, request: Request, next: 
         Ok(asked) => asked,
         Err(refusal) => return refusal.into_response(),
     };
-    let ticket = match idempotency::begin(&edge.app, asked, answered).await {
-        Ok(Begun::First(ticket)) => ticket,
-        Ok(Begun::Before(answer)) => return again(answer).into_response(),
-        Err(error) => return Refusal::from(error).into_response(),
+    // A task of its own: whoever hangs up or is told that it took too long finds its answer when it asks again.
+    let tasks = edge.app.tx.tasks.clone();
+    let answering = async move {
+        let request = Request::from_parts(parts, Body::from(body));
+        answer(&edge, request, context, asked, next).await.unwrap_or_else(IntoResponse::into_response)
+    };
+    match tasks.spawn(answering).await {
+        Ok(Some(response)) => response,
+        Ok(None) => Refusal::from(StoreError::Unavailable("the process is ending".into())).into_response(),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(error) => Refusal::fault(&error).into_response(),
+        },
+    }
+}
+
+/// Claims the key, has the route answer and keeps that; or repeats what it answered.
+async fn answer(
+    edge: &Edge,
+    mut request: Request,
+    mut context: CommandContext,
+    asked: KeyedRequest,
+    next: Next,
+) -> Result<Response, Refusal> {
+    let begun = if is_answered_afterwards(&request) {
+        idempotency::begin_afterwards(&edge.app, asked).await?
+    } else {
+        idempotency::begin(&edge.app, asked, answered).await?
+    };
+    let ticket = match begun {
+        Begun::First(ticket) => ticket,
+        Begun::Before(answer) => return again(answer),
     };
     context.idempotency = Some(ticket.clone());
-    parts.extensions.insert(context);
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    request.extensions_mut().insert(context);
+    let response = next.run(request).await;
     let outcome = match stored(&response) {
-        Some(answer) => ticket.done(&edge.app, answer).await,
-        None => ticket.refused(&edge.app).await,
+        Some(answer) => ticket.done(answer).await,
+        None => ticket.refused().await,
     };
     if let Err(error) = outcome {
         warn!(%error, "an idempotency key stays claimed until its lease ends");
     }
-    response
+    Ok(response)
+}
+
+fn is_answered_afterwards(request: &Request) -> bool {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    ANSWERED_AFTERWARDS.contains(&format!("{} {path}", request.method()).as_str())
 }
 
 /// The answer that is to be kept, if the request was done.

@@ -10,8 +10,8 @@ use crate::messages::{self, Text};
 use crate::refusal::Refusal;
 
 /// `limit` where none is asked for, and the greatest.
-const DEFAULT_LIMIT: u32 = 20;
-const MAX_LIMIT: u32 = 100;
+pub(crate) const DEFAULT_LIMIT: u32 = 20;
+pub(crate) const MAX_LIMIT: u32 = 100;
 
 /// The parameters of one request. Read each, then [`Parameters::finish`]. An empty one counts as absent.
 pub(crate) struct Parameters {

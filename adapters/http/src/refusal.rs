@@ -7,7 +7,7 @@ use std::fmt::Display;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use handover_application::ports::{BrokerError, StoreError};
+use handover_application::ports::{BrokerError, IdempotencyError, StoreError};
 use handover_application::use_cases::UseCaseError;
 use handover_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
@@ -70,6 +70,14 @@ impl Refusal {
         Refusal { retry_after_s: Some(retry_after_s), ..Refusal::new(Code::TooOften, messages::TOO_OFTEN) }
     }
 
+    fn key_taken() -> Refusal {
+        Refusal::new(Code::KeyTaken, messages::KEY_TAKEN)
+    }
+
+    fn in_progress() -> Refusal {
+        Refusal::new(Code::InProgress, messages::IN_PROGRESS).soon()
+    }
+
     /// Our fault: logged here, in the span of the request.
     pub(crate) fn fault(error: &dyn Display) -> Refusal {
         tracing::error!(%error, "a request failed");
@@ -126,8 +134,8 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::Refund(refusal) => refusal.into(),
             UseCaseError::Asset(refusal) => asset_refusal(&refusal, AMOUNTS_OF_A_GIFT),
             UseCaseError::AssetsNotLocked => Refusal::away(&error, messages::NOT_LOCKED_YET).soon(),
-            UseCaseError::KeyTaken => Refusal::new(Code::KeyTaken, messages::KEY_TAKEN),
-            UseCaseError::InProgress => Refusal::new(Code::InProgress, messages::IN_PROGRESS).soon(),
+            UseCaseError::KeyTaken => Refusal::key_taken(),
+            UseCaseError::InProgress => Refusal::in_progress(),
             UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
             UseCaseError::Broker(error) => error.into(),
@@ -218,6 +226,17 @@ impl From<StoreError> for Refusal {
             StoreError::Transient(_) | StoreError::Unavailable(_) => Refusal::away(&error, messages::AWAY),
             StoreError::CommitUnknown(_) => Refusal::away(&error, messages::OUTCOME_UNKNOWN),
             StoreError::Corrupt { .. } | StoreError::Backend(_) => Refusal::fault(&error),
+        }
+    }
+}
+
+impl From<IdempotencyError> for Refusal {
+    fn from(error: IdempotencyError) -> Refusal {
+        match error {
+            IdempotencyError::KeyTaken => Refusal::key_taken(),
+            IdempotencyError::InProgress => Refusal::in_progress(),
+            IdempotencyError::Store(error) => error.into(),
+            IdempotencyError::Away(_) => Refusal::away(&error, messages::NO_KEYS),
         }
     }
 }

@@ -94,9 +94,10 @@ impl RabbitSettings {
         }
         let mut uris = Vec::with_capacity(names.len());
         for name in names {
-            let mut uri: AMQPUri = format!("{before}{name}{after}")
-                .parse()
-                .map_err(|error| InvalidSettings(format!("the URL of RabbitMQ is no AMQP URL: {error}")))?;
+            // What the parser says repeats the URL with its password.
+            let mut uri: AMQPUri = format!("{before}{name}{after}").parse().map_err(|_| {
+                InvalidSettings("the URL of RabbitMQ cannot be read as an AMQP URL".to_owned())
+            })?;
             if let Some(address) = bracketed(name) {
                 // That parser takes an IPv6 address for a missing host, too.
                 uri.authority.host = address.to_owned();

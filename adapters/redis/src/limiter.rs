@@ -4,14 +4,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_application::LIMIT_FALLBACK;
 use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
-use handover_application::{LIMIT_FALLBACK, Tasks};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
 use crate::link::{Link, RedisAway};
-use crate::settings::RedisSettings;
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
@@ -30,9 +29,9 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// Connects as soon as Redis is there, and again whenever it was away; until then `own` decides alone.
-    pub fn start(settings: RedisSettings, own: Arc<dyn RateLimiter>, tasks: &Tasks) -> RedisLimiter {
-        RedisLimiter { own, link: Link::keep(settings, tasks), clock_ahead_us: Box::new(|| 0) }
+    /// On this connection; while it is not there, `own` decides alone.
+    pub fn new(link: Arc<Link>, own: Arc<dyn RateLimiter>) -> RedisLimiter {
+        RedisLimiter { own, link, clock_ahead_us: Box::new(|| 0) }
     }
 
     /// The same on a server whose clock is said to be ahead by so much, for tests of clocks that are set.
@@ -43,7 +42,7 @@ impl RedisLimiter {
 
     /// Whether Redis decides now.
     pub fn is_shared(&self) -> bool {
-        self.link.connection().is_some()
+        self.link.is_there()
     }
 }
 
@@ -78,7 +77,7 @@ async fn shared(
     asked.arg(bucket.capacity().get()).arg(every_us).arg(clock_ahead_us);
     let asking = asked.invoke_async::<(i64, i64)>(&mut connection);
     let answer = timeout(within, asking).await.map_err(|_| RedisAway::late(within))??;
-    taken(answer, bucket, every_us).ok_or_else(|| RedisAway::nonsense(answer))
+    taken(answer, bucket, every_us).ok_or_else(|| RedisAway::nonsense(&answer))
 }
 
 /// What an answer of the script means, if it can be one.

@@ -3,24 +3,70 @@
 //! One connection is shared by all requests. The first that gets no good answer in time takes it away for all; a task of its
 //! own brings the next one, once that answers as fast as a request needs it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use handover_application::{LIMIT_AWAY, Tasks};
+use handover_application::{KEYS_AWAY, LIMIT_AWAY, Tasks};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::limiter::tried_out;
 use crate::settings::RedisSettings;
+use crate::{keys, limiter};
 
 /// The first pause before another attempt to connect; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// A connection that lasted as long was a good one: the pauses begin anew.
 const LASTED: Duration = Duration::from_secs(10);
+
+/// What Redis is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Token buckets ([`RedisLimiter`](crate::RedisLimiter)).
+    Limits,
+    /// Idempotency keys ([`RedisKeys`](crate::RedisKeys)).
+    Keys,
+}
+
+impl Use {
+    /// The metric that is 1 while it is away.
+    const fn gauge(self) -> &'static str {
+        match self {
+            Use::Limits => LIMIT_AWAY,
+            Use::Keys => KEYS_AWAY,
+        }
+    }
+
+    /// What is the case while it is away.
+    pub const fn without(self) -> &'static str {
+        match self {
+            Use::Limits => "each process limits requests for itself",
+            Use::Keys => "redrive, replay, discard, release and repair are refused under an idempotency key",
+        }
+    }
+
+    const fn there(self) -> &'static str {
+        match self {
+            Use::Limits => "processes share their rate limits",
+            Use::Keys => "idempotency keys of operators are kept there",
+        }
+    }
+
+    async fn tried_out(
+        self,
+        connection: &mut MultiplexedConnection,
+        within: Duration,
+    ) -> Result<(), RedisAway> {
+        match self {
+            Use::Limits => limiter::tried_out(connection.clone(), within).await,
+            Use::Keys => keys::tried_out(connection, within).await,
+        }
+    }
+}
 
 /// Redis gave no good answer in time.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +78,11 @@ impl RedisAway {
         RedisAway(format!("no answer within {within:?}"))
     }
 
-    pub(crate) fn nonsense(answer: (i64, i64)) -> RedisAway {
+    pub(crate) fn absent() -> RedisAway {
+        RedisAway("there is no connection to Redis".to_owned())
+    }
+
+    pub(crate) fn nonsense(answer: &dyn fmt::Debug) -> RedisAway {
         RedisAway(format!("it answers {answer:?}, which means nothing"))
     }
 }
@@ -50,19 +100,21 @@ pub(crate) struct Connection {
     number: u64,
 }
 
-/// The connection that requests share.
-pub(crate) struct Link {
+/// The connection that requests share, whatever they use it for.
+pub struct Link {
     pub(crate) settings: RedisSettings,
+    uses: Vec<Use>,
     connection: RwLock<Option<Connection>>,
     made: AtomicU64,
     lost: Notify,
 }
 
 impl Link {
-    /// Brings a connection, and another one whenever that is lost, until the process stops.
-    pub(crate) fn keep(settings: RedisSettings, tasks: &Tasks) -> Arc<Link> {
+    /// Brings a connection that is good for these uses, and another one whenever that is lost, until the process stops.
+    pub fn keep(settings: RedisSettings, uses: Vec<Use>, tasks: &Tasks) -> Arc<Link> {
         let link = Arc::new(Link {
             settings,
+            uses,
             connection: RwLock::default(),
             made: AtomicU64::default(),
             lost: Notify::new(),
@@ -70,6 +122,11 @@ impl Link {
         let (kept, stopping) = (Arc::clone(&link), tasks.stopping().clone());
         drop(tasks.spawn(async move { kept.keeping(&stopping).await }));
         link
+    }
+
+    /// Whether Redis is asked now.
+    pub fn is_there(&self) -> bool {
+        self.connection().is_some()
     }
 
     /// The connection, if there is one now.
@@ -88,15 +145,26 @@ impl Link {
     }
 
     fn away(&self, why: &RedisAway) {
-        metrics::gauge!(LIMIT_AWAY).set(1.0);
+        self.count(1.0);
+        let means = self.told(Use::without);
         tracing::warn!(place = %self.settings.place(), error = %why,
-            "Redis is away: each process limits requests for itself until it is back");
+            "Redis is away: until it is back, {means}");
+    }
+
+    fn count(&self, away: f64) {
+        for each in &self.uses {
+            metrics::gauge!(each.gauge()).set(away);
+        }
+    }
+
+    fn told(&self, what: fn(Use) -> &'static str) -> String {
+        self.uses.iter().map(|each| what(*each)).collect::<Vec<_>>().join(", and ")
     }
 
     async fn keeping(&self, stopping: &CancellationToken) {
         let (mut pause, mut told) = (FIRST_PAUSE, false);
         while !stopping.is_cancelled() {
-            match connect(&self.settings).await {
+            match connect(&self.settings, &self.uses).await {
                 Ok(to) => {
                     let since = Instant::now();
                     self.there(to, told);
@@ -125,28 +193,31 @@ impl Link {
     fn there(&self, to: MultiplexedConnection, again: bool) {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         *self.connection.write().unwrap_or_else(PoisonError::into_inner) = Some(Connection { to, number });
-        metrics::gauge!(LIMIT_AWAY).set(0.0);
+        self.count(0.0);
         let said = if again { "Redis is back" } else { "Redis is there" };
-        tracing::info!(place = %self.settings.place(), "{said}: processes share their rate limits");
+        let means = self.told(Use::there);
+        tracing::info!(place = %self.settings.place(), "{said}: {means}");
     }
 }
 
 /// A connection that does what a request asks of it, as fast as a request needs it.
-async fn connect(settings: &RedisSettings) -> Result<MultiplexedConnection, RedisAway> {
+async fn connect(settings: &RedisSettings, uses: &[Use]) -> Result<MultiplexedConnection, RedisAway> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(settings.connect_timeout))
         .set_response_timeout(Some(settings.connect_timeout));
     let connecting = settings.client.get_multiplexed_async_connection_with_config(&config);
-    let connection = timeout(settings.connect_timeout, connecting)
+    let mut connection = timeout(settings.connect_timeout, connecting)
         .await
         .map_err(|_| RedisAway::late(settings.connect_timeout))??;
-    // The first call may have to teach the script; the second is as any.
-    tried_out(connection.clone(), settings.connect_timeout).await?;
-    tried_out(connection.clone(), settings.timeout).await?;
+    for each in uses {
+        // The first call may have to teach the script; the second is as any.
+        each.tried_out(&mut connection, settings.connect_timeout).await?;
+        each.tried_out(&mut connection, settings.timeout).await?;
+    }
     Ok(connection)
 }
 
-/// Whether Redis is there and does what is asked of it.
-pub async fn probe(settings: &RedisSettings) -> Result<(), RedisAway> {
-    connect(settings).await.map(drop)
+/// Whether Redis is there and does what these uses ask of it.
+pub async fn probe(settings: &RedisSettings, uses: &[Use]) -> Result<(), RedisAway> {
+    connect(settings, uses).await.map(drop)
 }

@@ -50,6 +50,12 @@ pub(crate) trait Engine: Send + Sync {
         Ok(None)
     }
 
+    /// Whether the database refuses this user to change or remove entries of the audit log: by the triggers of its schema,
+    /// which only the owner of the tables can take away, unless it says otherwise.
+    async fn guards_audit_log(&self) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     /// Rings these bells for what other processes commit, and tells them what was rung here, until it is dropped.
     async fn watch(&self, bells: &Bells);
 

@@ -165,7 +165,7 @@ async fn the_audit_log_can_only_be_added_to() {
         assert!(error.to_string().contains("the audit log is only ever added to"), "{refused}: {error}");
     }
     let mut view = fixture.store.view().await.unwrap();
-    let seen = view.audit_page(None, None, 10).await.unwrap();
+    let seen = view.audit_page(&handover_application::ports::AuditFilter::default(), None, 10).await.unwrap();
     assert_eq!(
         seen.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
         [(2, "user:9"), (1, "user:9")]

@@ -1,12 +1,13 @@
 //! Events that were never announced, and announcing them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use handover_domain::{AggregateRef, AggregateType, EventId, Order, OrderId, TenantId};
 
 use super::{Announced, expected};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{EventMetadata, NewEvent, OutboxRow, StoreError, UnitOfWork, View};
+use crate::ports::{AuditEntry, EventMetadata, NewEvent, OutboxRow, StoreError, UnitOfWork, View};
 use crate::{App, append, with_tx};
 
 /// What is missing in the outbox of an order, its payments and its refunds; and what is there.
@@ -31,16 +32,18 @@ pub(crate) async fn missing<V: View + ?Sized>(
     Ok((absent, rows))
 }
 
-/// Announces what is missing of an order; tells what it was, with the ids it was given. Two that do so at once announce
-/// it once: an event that was consumed before its row was lost keeps its id, any other has one that follows from what it
+/// Announces what is missing of an order; tells what it was, with the ids it was given. Where an operator asked for it,
+/// the audit log is told. Two that do so at once announce it once: an event that was consumed before its row was lost keeps its id, any other has one that follows from what it
 /// says.
 pub(crate) async fn announce_missing(
     app: &App,
     tenant: TenantId,
     order: OrderId,
+    asked: Option<AuditEntry>,
 ) -> Result<Vec<(EventId, Announced)>, StoreError> {
-    let max_retry_count = app.rules.max_retry_count;
+    let (max_retry_count, asked) = (app.rules.max_retry_count, asked.map(Arc::new));
     with_tx(&app.tx, move |unit, _| {
+        let asked = asked.clone();
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let (absent, _) = missing(unit, &order).await?;
@@ -69,6 +72,11 @@ pub(crate) async fn announce_missing(
             }
             if !events.is_empty() {
                 append(unit, &events).await?;
+                if let Some(asked) = asked {
+                    let changed = events.len().try_into().unwrap_or(u64::MAX);
+                    unit.audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&asked) })
+                        .await?;
+                }
             }
             Ok(announced)
         })

@@ -64,7 +64,7 @@ impl ConsistencyRepair {
             drop(view);
             for (tenant, order, absent) in lost {
                 metrics::counter!("consistency.event.missing").increment(absent);
-                for (id, event) in announce_missing(&self.app, tenant, order).await? {
+                for (id, event) in announce_missing(&self.app, tenant, order, None).await? {
                     repaired += 1;
                     metrics::counter!("consistency.event.repaired").increment(1);
                     warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),

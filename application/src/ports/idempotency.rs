@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use handover_domain::{TenantId, UserId};
 
 use super::{Changed, StoreError};
+use crate::mutants::{Mutant, planted};
 
 /// Which request: two of one scope are one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +65,77 @@ pub struct KeptRequest {
     pub create_time: DateTime<Utc>,
     /// From this moment on it is as if it had never come.
     pub expire_time: DateTime<Utc>,
+}
+
+/// Why a key is not claimed, or what stands under it is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum IdempotencyError {
+    /// It was used for another request: the body was another.
+    #[error("the idempotency key was used for another request")]
+    KeyTaken,
+    /// Another attempt at the same request is at work, and its lease has not ended.
+    #[error("the same request is being processed")]
+    InProgress,
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What keeps keys beside the database gives no good answer. It may have done what it was asked.
+    #[error("idempotency keys cannot be asked for: {0}")]
+    Away(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What stands under a key that somebody claims now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// This very claim: an earlier attempt to write it succeeded after all.
+    Claimed,
+    /// The same request, with its answer.
+    Answered(StoredAnswer),
+    /// What may be replaced, by who knows its token: it expired, or its lease ended without an answer.
+    Over,
+}
+
+impl KeptRequest {
+    /// What this, which stands under the key, is to somebody who claims it `now`, by the clock that wrote it. Decided here
+    /// for every store: a request that is not over and not the same is refused.
+    pub fn claimed_by(self, claim: &KeptRequest, now: DateTime<Utc>) -> Result<Standing, IdempotencyError> {
+        if self.token == claim.token {
+            return Ok(Standing::Claimed);
+        }
+        if self.expire_time <= now {
+            return Ok(Standing::Over);
+        }
+        if self.body_hash != claim.body_hash && !planted(Mutant::AnotherBodyIsARepeat) {
+            return Err(IdempotencyError::KeyTaken);
+        }
+        match self.state {
+            RequestState::Success(answer) => Ok(Standing::Answered(answer)),
+            RequestState::Processing { until } if until > now => Err(IdempotencyError::InProgress),
+            RequestState::Processing { .. } => Ok(Standing::Over),
+        }
+    }
+}
+
+/// Keeps what becomes of requests under idempotency keys, each call for itself.
+///
+/// The database can do more: it keeps an answer in the transaction of what that tells of
+/// ([`idempotency`](crate::idempotency)). This port is for requests whose answer is kept after what they did, which may be
+/// done twice.
+#[async_trait]
+pub trait IdempotencyStore: Send + Sync {
+    /// Claims the key of a request that comes now and is `Processing`; or tells what it was answered.
+    ///
+    /// `claim.create_time` is now by the deployment's clock; a store with a clock of its own takes the times as lengths from
+    /// there. What stands under the key already decides as [`KeptRequest::claimed_by`] says, and of many that claim one key
+    /// at once one MUST get it and no other. A store that cannot tell MUST refuse: nobody may go on without a claim.
+    async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError>;
+
+    /// Keeps the answer, with a token of its own, until the claim would have expired: if what stands there is the claim with
+    /// this `token`.
+    async fn conclude(&self, token: &str, answered: &KeptRequest) -> Result<Changed, IdempotencyError>;
+
+    /// Frees the key, if what stands there is `Processing` and its token is `token`.
+    async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError>;
 }
 
 /// Reads requests.

@@ -24,7 +24,7 @@ mod refunds;
 mod store;
 
 pub use assets::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
-pub use audit::{AuditEntry, AuditQueries, AuditRepo};
+pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditRepo};
 pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
     Requeue, Route, Subscription,
@@ -43,7 +43,10 @@ pub use effects::{
     ShipmentTask,
 };
 pub use gateway::{Gateway, GatewayError, RefundRequest};
-pub use idempotency::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer};
+pub use idempotency::{
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState,
+    Standing, StoredAnswer,
+};
 pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};

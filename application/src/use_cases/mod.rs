@@ -22,8 +22,8 @@ pub use complete_order::complete_order;
 pub use list_product::{ListProduct, list_product};
 pub use place_order::{PlaceOrder, place_order};
 pub use queries::{
-    Page, PurseView, coupons, credit, find_order, find_product, listings, notifications, orders, outbox,
-    products, purse, queues, refunds, shipments,
+    Page, PurseView, coupons, credit, find_order, find_product, listings, notifications, orders, products,
+    purse, refunds, shipments,
 };
 pub use request_refund::{RequestRefund, request_refund};
 pub(crate) use settle_payment::captured;

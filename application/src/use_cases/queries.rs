@@ -6,11 +6,9 @@ use handover_domain::{
 };
 
 use super::UseCaseError;
+use super::operations::{Action, count};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{
-    BuyerCredit, LedgerEntry, ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow,
-    QueueDepth, ShipmentTask,
-};
+use crate::ports::{BuyerCredit, LedgerEntry, ListingEntry, Notification, Numbered, OrderSide, ShipmentTask};
 use crate::{App, CommandContext, Role, privacy};
 
 /// A page of a list, newest first.
@@ -183,35 +181,33 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
     } else {
         view.order_of_party(context.tenant, id, caller(context)?).await?
     };
-    let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+    let Some(order) = found else {
+        drop(view);
+        if context.has(Role::Operator) {
+            look_at_refunds(app, context, id, 0).await?;
+        }
+        return Err(UseCaseError::NotFound { what: "order" });
+    };
     let is_party = context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
     let mut refunds = view.refunds_of(context.tenant, order.id).await?;
+    drop(view);
+    if !is_party {
+        look_at_refunds(app, context, id, count(refunds.len())).await?;
+    }
     for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
         refund.reason = privacy::shown_words(context, std::mem::take(&mut refund.reason));
     }
     Ok(refunds)
 }
 
-/// Outbox rows; an operator sees its own tenant's, `platform` any. People in them are masked but for `pii`.
-pub async fn outbox(
+async fn look_at_refunds(
     app: &App,
     context: &CommandContext,
-    mut filter: OutboxFilter,
-    before: Option<i64>,
-    limit: u32,
-) -> Result<Page<OutboxRow>, UseCaseError> {
-    filter.tenant = visible_tenant(context, filter.tenant)?;
-    let mut items = app.view().await?.outbox_page(&filter, before, limit.saturating_add(1)).await?;
-    for row in &mut items {
-        row.payload = privacy::shown(context, std::mem::take(&mut row.payload));
-    }
-    Ok(Page::cut(items, limit, |row| row.id))
-}
-
-/// How full each queue is; depths carry no payload and are for every operator.
-pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
-    visible_tenant(context, None)?;
-    Ok(app.broker.queues().await?)
+    order: OrderId,
+    shown: u64,
+) -> Result<(), UseCaseError> {
+    let look = Action::look_at_people("refunds.list", context, [("orderId", Some(order.get().into()))]);
+    Ok(look.told(app, context, Some(context.tenant), shown).await?)
 }
 
 fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {

@@ -6,7 +6,7 @@ use handover_domain::{
     RefundRefusal, RefundResult, RefundStatus,
 };
 
-use super::operations::{Action, Reason, asked};
+use super::operations::{Action, Reason, asked, found_done};
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
@@ -64,6 +64,9 @@ pub async fn request_refund(
             if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.refund, actor)
                 && let Some(mut running) = unit.refund_by_id(running).await?
             {
+                if actor == OrderActor::Operator {
+                    found_done(unit, attempt, &entry).await?;
+                }
                 if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_people {
                     running.reason = MASK.to_owned();
                 }
@@ -110,7 +113,7 @@ fn audited(context: &CommandContext, command: &RequestRefund, at: DateTime<Utc>)
     let selection = asked([("orderId", Some(command.order.get().into()))]);
     let reason = Reason::new(command.reason.clone()).ok();
     let action = Action { name: "refund.request", selection, reason };
-    AuditEntry { changed: 1, ..action.entry(context, (1, 1), at) }
+    AuditEntry { matched: 1, changed: 1, ..action.entry(context, (1, 1), at) }
 }
 
 /// The payment that paid the order.

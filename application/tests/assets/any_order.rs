@@ -30,7 +30,7 @@ fn orders_of<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
 /// An order that names everything, and its four events; one of them, the cancellation, never happened to it.
 async fn told(market: &Market) -> (Order, Vec<OutboxRow>) {
     market.deposit(5_000).await;
-    give(market.app(), &operator(), buyer(), Gift::Grant(points(300))).await.unwrap();
+    give(market.app(), &operator(), buyer(), Gift::Grant(points(300)), None).await.unwrap();
     let coupon = market.coupon(1_000).await;
     let order = market.order(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     let cancelled = {

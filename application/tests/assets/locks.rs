@@ -128,6 +128,7 @@ async fn what_an_order_asks_for_is_checked_against_its_price() {
             discount: money(100),
             min_spend: money(8_851),
             expires_at: market.world.now() + chrono::TimeDelta::days(1),
+            reason: None,
         },
     );
     let dear = dear.await.unwrap().id;
@@ -158,6 +159,7 @@ async fn a_coupon_whose_time_is_over_is_refused_and_closes_the_order() {
         discount: money(500),
         min_spend: money(0),
         expires_at: market.world.now() - chrono::TimeDelta::seconds(1),
+        reason: None,
     };
     let coupon = issue_coupon(market.app(), &operator(), command).await.unwrap().id;
     let order = market.locked(With { coupon: Some(coupon), ..With::default() }).await;

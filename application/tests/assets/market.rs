@@ -99,11 +99,11 @@ impl Market {
     }
 
     pub(crate) async fn deposit(&self, minor: i64) {
-        give(self.app(), &operator(), buyer(), Gift::Deposit(money(minor))).await.unwrap();
+        give(self.app(), &operator(), buyer(), Gift::Deposit(money(minor)), None).await.unwrap();
     }
 
     pub(crate) async fn grant(&self, number: i64) {
-        give(self.app(), &operator(), buyer(), Gift::Grant(points(number))).await.unwrap();
+        give(self.app(), &operator(), buyer(), Gift::Grant(points(number)), None).await.unwrap();
     }
 
     pub(crate) async fn coupon(&self, discount: i64) -> CouponId {
@@ -112,6 +112,7 @@ impl Market {
             discount: money(discount),
             min_spend: money(1_000),
             expires_at: self.world.now() + chrono::TimeDelta::days(30),
+            reason: None,
         };
         issue_coupon(self.app(), &operator(), command).await.unwrap().id
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
-use handover_application::ports::{Changed, Expected, Store};
+use handover_application::ports::{AuditFilter, Changed, Expected, Store};
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_domain::*;
@@ -19,6 +19,7 @@ async fn reconciled(market: &Market, repair: bool) -> Reconciliation {
         until: now + TimeDelta::seconds(1),
         grace: Duration::from_secs(60),
         repair,
+        reason: None,
     };
     reconcile(market.app(), &operator(), command).await.unwrap()
 }
@@ -134,8 +135,14 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
     let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
     assert_eq!(tasks.len(), 1);
     assert_eq!(reconciled(&market, false).await.findings, []);
-    let entries = market.world.view().await.audit_page(Some(TENANT), None, 1).await.unwrap();
-    assert_eq!(entries[0].effect.action, "reconciliation.repair");
+    let entries = market.world.view().await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let calls: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.effect.action.as_str(), entry.effect.matched, entry.effect.changed))
+        .collect();
+    let look = |found| ("reconciliation.look", found, 0);
+    let repair = |changed| ("reconciliation.repair", 1, changed);
+    assert_eq!(calls[..4], [look(0), repair(0), repair(1), look(1)], "the call, and what it mended");
 }
 
 #[tokio::test(start_paused = true)]

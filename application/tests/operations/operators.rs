@@ -99,9 +99,14 @@ impl World {
         unit.commit().await.unwrap();
     }
 
-    /// The audit log, the first action first.
+    /// What the audit log tells of changes, the first one first.
     pub(crate) async fn audit(&self) -> Vec<AuditEntry> {
-        let newest_first = self.view().await.audit_page(None, None, 1_000).await.unwrap();
+        self.calls().await.into_iter().filter(|entry| entry.changed > 0).collect()
+    }
+
+    /// The audit log, the first call first.
+    pub(crate) async fn calls(&self) -> Vec<AuditEntry> {
+        let newest_first = self.view().await.audit_page(&AuditFilter::default(), None, 1_000).await.unwrap();
         newest_first.into_iter().rev().map(|entry| entry.effect).collect()
     }
 

@@ -213,7 +213,7 @@ impl DeadLetterRepo for FaultyUnit {
     }
 }
 passes_on!(AuditQueries {
-    fn audit_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
+    fn audit_page(filter: &AuditFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
 });
 passes_on!(AuditRepo {
     fn audit(entry: &AuditEntry) -> ();

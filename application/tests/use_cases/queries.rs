@@ -1,6 +1,7 @@
 //! Pages, and who sees what.
 
 use handover_application::ports::{OrderSide, OutboxFilter};
+use handover_application::use_cases::operations::{outbox, queues};
 use handover_application::use_cases::*;
 use handover_application::{Actor, CommandContext, Role};
 use handover_domain::*;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_application::idempotency::*;
-use handover_application::ports::RequestScope;
+use handover_application::ports::{RequestScope, StoredAnswer};
 use handover_application::use_cases::*;
 use handover_application::{App, CommandContext};
 
@@ -86,4 +86,25 @@ async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
         let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
         assert_eq!(listed.len(), 1, "{nth}");
     }
+}
+
+/// A command that keeps its answer in its own unit of work does nothing under a key that was claimed for afterwards: its
+/// answer would be lost in a crash, and it would be done twice.
+#[tokio::test(start_paused = true)]
+async fn a_command_refuses_a_key_that_was_claimed_for_afterwards() {
+    let world = World::new().await;
+    let app = world.process().app;
+    let Begun::First(ticket) = begin_afterwards(&app, asked("key")).await.unwrap() else { panic!("new") };
+    let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
+    let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
+    let refused = list_product(&app, &context, command).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("POST /api/v1/products keeps its answer in its transaction"),
+        "{refused}"
+    );
+    assert!(world.view().await.products_page(TENANT, None, None, 10).await.unwrap().is_empty());
+    // What is answered afterwards is kept where everything is, unless there is another place.
+    ticket.done(StoredAnswer { status: 200, data: "1".into() }).await.unwrap();
+    let again = begin(&app, asked("key"), written).await.unwrap();
+    assert!(matches!(again, Begun::Before(StoredAnswer { status: 200, .. })), "{again:?}");
 }

@@ -39,7 +39,7 @@ Examples:
   handover serve --listen 127.0.0.1:0           on any free port; the first line says which
   handover serve --database sqlite:///srv/shop/handover.db
   HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover    operators' calls and /metrics on a listener of their own
-  handover migrate --database postgres://owner:...@db/shop    once; then any number of `serve` (see the README)
+  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate    once; then any number of `serve` (see the README)
   handover demo                                 a market day in a minute, and what it proves
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
   handover doctor                               what would keep it from serving, and what to do
@@ -110,6 +110,12 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the OpenAPI document of the API, which `serve` shows at /openapi.json and /docs
+    #[command(name = "openapi", after_help = "Example:\n  handover openapi > openapi.json")]
+    OpenApi,
+    /// Print the AsyncAPI document of the events: exchange, queues, messages and their schemas
+    #[command(name = "asyncapi", after_help = "Example:\n  handover asyncapi > asyncapi.json")]
+    AsyncApi(Common),
     /// Print a script that completes commands and flags in a shell
     #[command(
         after_help = "Examples:\n  source <(handover completions bash)\n  handover completions fish > ~/.config/fish/completions/handover.fish"

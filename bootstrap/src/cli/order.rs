@@ -51,9 +51,12 @@ pub struct AuditListArgs {
     /// What every command takes.
     #[command(flatten)]
     pub common: Common,
-    /// Only what operators of this marketplace did [default: of all]
+    /// Only what is about this marketplace [default: of all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
+    /// Only what changed something, without looks and dry runs
+    #[arg(long)]
+    pub changes: bool,
     /// Which page.
     #[command(flatten)]
     pub page: PageArgs,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
+use handover_application::use_cases::operations::Reason;
 use handover_domain::TenantId;
 
-use super::values::{tenant, time};
+use super::values::{reason, tenant, time};
 use super::{Common, OutputArgs};
 
 pub(super) const HELP: &str = "\
@@ -20,7 +21,7 @@ Exit codes: 0 all is sound, or was mended; 1 something is not.
 
 Examples:
   handover reconcile
-  handover reconcile --since 2h --repair
+  handover reconcile --since 2h --repair --reason \"the disk is back\"
   handover reconcile --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --output json | jq .findings";
 
 /// What `reconcile` takes.
@@ -41,6 +42,9 @@ pub struct ReconcileArgs {
     /// Mend what can be mended
     #[arg(long)]
     pub repair: bool,
+    /// Why; the audit log keeps it
+    #[arg(long, value_name = "TEXT", value_parser = reason, requires = "repair")]
+    pub reason: Option<Reason>,
     /// What every command takes.
     #[command(flatten)]
     pub common: Common,

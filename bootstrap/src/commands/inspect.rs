@@ -1,8 +1,8 @@
 //! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read from the database file,
 //! whoever serves it.
 
-use handover_application::ports::{DeadLetterFilter, OutboxFilter};
-use handover_application::use_cases::{self, Page, operations};
+use handover_application::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
+use handover_application::use_cases::{Page, operations};
 use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
         to: None,
     };
     let (before, limit) = (arguments.page.cursor, arguments.page.limit);
-    let page = use_cases::outbox(&operator.app, &operator.context, filter, before, limit).await;
+    let page = operations::outbox(&operator.app, &operator.context, filter, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, EventView::from)
 }
 
@@ -111,10 +111,11 @@ pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
 
 /// `audit list`.
 pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
-    const COLUMNS: [&str; 6] = ["createTime", "actor", "action", "changed", "reason", "selection"];
+    const COLUMNS: [&str; 7] = ["createTime", "actor", "action", "matched", "changed", "reason", "selection"];
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let (before, limit) = (arguments.page.cursor, arguments.page.limit);
-    let page = operations::audit_log(&operator.app, &operator.context, arguments.tenant, before, limit).await;
+    let filter = AuditFilter { tenant: arguments.tenant, changes: arguments.changes };
+    let page = operations::audit_log(&operator.app, &operator.context, filter, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, AuditView::from)
 }
 
@@ -122,7 +123,7 @@ pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
 pub(super) async fn queues(arguments: &QueuesArgs) -> Result<(), Failure> {
     const COLUMNS: [&str; 4] = ["name", "ready", "unacked", "consumers"];
     let operator = Operator::at(&arguments.common, Reach::Broker).await?;
-    let queues = use_cases::queues(&operator.app, &operator.context).await;
+    let queues = operations::queues(&operator.app, &operator.context).await;
     let items = queues.map_err(|error| operator.failed(error))?;
     list(arguments.output.output, &COLUMNS, Page { items, next: None }, QueueView::from)
 }

@@ -15,7 +15,7 @@ use crate::cli::{
     AuditCommand, Cli, Command, Common, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
 };
 use crate::wiring::Database;
-use crate::{Exit, Failure, Secrets, bench, demo, doctor, edge, telemetry};
+use crate::{Exit, Failure, Secrets, asyncapi, bench, demo, doctor, edge, output, telemetry};
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<Exit, Failure> {
@@ -40,6 +40,11 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
         Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
         Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
+        Some(Command::OpenApi) => say(&output::json(&handover_http::openapi()))?,
+        Some(Command::AsyncApi(common)) => {
+            let timeout = common.load()?.rules.pending_timeout;
+            say(&output::json(&asyncapi::document(timeout)))?;
+        }
         Some(Command::Completions { shell }) => completions(shell)?,
     }
     Ok(Exit::Done)

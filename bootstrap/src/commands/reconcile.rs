@@ -38,8 +38,14 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
     if since >= until {
         return Err(usage("the time ends before it begins"));
     }
-    let command =
-        Reconcile { tenant: arguments.tenant, since, until, grace: GRACE, repair: arguments.repair };
+    let command = Reconcile {
+        tenant: arguments.tenant,
+        since,
+        until,
+        grace: GRACE,
+        repair: arguments.repair,
+        reason: arguments.reason.clone(),
+    };
     let told = operations::reconcile(&operator.app, &operator.context, command).await;
     let told = told.map_err(|error| operator.failed(error))?;
     operator.close().await;

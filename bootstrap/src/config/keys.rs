@@ -112,6 +112,7 @@ pub(super) const KEYS: &[Key] = &[
     value("consumer.lease", "15s"),
     value("consumer.sweep-interval", "5s"),
     value("consumer.lost-after", "60s"),
+    text("idempotency.store", "database"),
     value("idempotency.lease", "40s"),
     value("idempotency.keep", "24h"),
     value("idempotency.sweep-interval", "1m"),

@@ -11,6 +11,7 @@ use figment::value::{Dict, Value};
 
 use super::error::{ConfigError, Origin};
 use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest, path_of};
+use super::urls::{shown, tells_password};
 
 /// The file that is read when it is there and no other is named.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
@@ -80,6 +81,20 @@ pub(super) fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
     }
     for (flag, path, text) in &sources.flags {
         if let Some(key) = key(path) {
+            if key.kind == Kind::Url && tells_password(text) {
+                return Err(ConfigError::Refused {
+                    key: key.path,
+                    origin: Origin::Flag(flag),
+                    found: shown(text),
+                    why: "its password can be read by everybody on this machine: processes are listed with their flags"
+                        .to_owned(),
+                    remedy: format!(
+                        "leave the flag out, set {} or {} in {DEFAULT_FILE}, and choose another password if you are not alone here",
+                        key.variable(),
+                        key.path
+                    ),
+                });
+            }
             settings.insert(key.path, Setting { value: read(key, text), origin: Origin::Flag(flag) });
         }
     }

@@ -1,18 +1,14 @@
-//! How often a client may ask, and who counts: `[rate-limit]`, `[redis]`, and the proxies of `[http]`.
+//! How often a client may ask: `[rate-limit]`, and the proxies of `[http]`.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use figment::value::{Dict, Value};
 use handover_application::ports::Bucket;
 use handover_http::{ForwardedHeader, LIMITED_ROUTES, Proxies};
-use handover_redis::RedisSettings;
 use serde::Deserialize;
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
-use super::urls::{certificates, shown};
-use super::{MILLISECOND, SECOND};
 
 /// The greatest bucket.
 const MAX_CAPACITY: u32 = 1_000_000;
@@ -22,7 +18,7 @@ const MOST_PER_SECOND: f64 = 100_000.0;
 /// How alike a route has to be to be taken for the one that was meant.
 const ALIKE: f64 = 0.6;
 
-/// How often a client may ask, and who counts.
+/// How often a client may ask.
 #[derive(Debug, Clone)]
 pub struct LimitConfig {
     /// `rate-limit.capacity` and `rate-limit.per-second`.
@@ -31,15 +27,6 @@ pub struct LimitConfig {
     pub routes: Vec<(&'static str, Bucket)>,
     /// `http.trusted-proxies` and `http.forwarded-header`.
     pub proxies: Proxies,
-    /// `redis.*`, if `rate-limit.store` says that processes share their limits.
-    pub redis: Option<RedisSettings>,
-}
-
-/// Where buckets are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Store {
-    Local,
-    Redis,
 }
 
 /// What a route has otherwise than all others.
@@ -50,7 +37,7 @@ struct OfRoute {
     per_second: Option<f64>,
 }
 
-/// `rate-limit.*`, `redis.*`, `http.trusted-proxies`, `http.forwarded-header`.
+/// `rate-limit.*`, `http.trusted-proxies`, `http.forwarded-header`.
 pub(super) fn limits(reader: &Reader<'_>) -> Result<LimitConfig, ConfigError> {
     let (per_second, capacity) = (reader.item("rate-limit.per-second")?, reader.item("rate-limit.capacity")?);
     let remedy = format!("set a number from {LEAST_PER_SECOND} to {MOST_PER_SECOND}; 0.1 is one in 10 s");
@@ -65,7 +52,6 @@ pub(super) fn limits(reader: &Reader<'_>) -> Result<LimitConfig, ConfigError> {
         bucket,
         routes: routes(&reader.item("rate-limit.routes")?, size, pace)?,
         proxies: proxies(reader)?,
-        redis: redis(reader)?,
     })
 }
 
@@ -153,43 +139,4 @@ fn proxies(reader: &Reader<'_>) -> Result<Proxies, ConfigError> {
         &[("x-forwarded-for", ForwardedHeader::XForwardedFor), ("forwarded", ForwardedHeader::Forwarded)],
     )?;
     Ok(Proxies { trusted, header })
-}
-
-fn redis(reader: &Reader<'_>) -> Result<Option<RedisSettings>, ConfigError> {
-    let store = reader.one_of("rate-limit.store", &[("local", Store::Local), ("redis", Store::Redis)])?;
-    let timeout_why = "every request may have to wait for it";
-    let timeout = reader.duration("redis.timeout", MILLISECOND..=SECOND, timeout_why)?;
-    let (url, authorities) = (reader.find("redis.url"), reader.find("redis.ca-file"));
-    let unused = |item: Item<'_>| {
-        item.refused_as("set", "nothing uses it", "set rate-limit.store = \"redis\", or leave it out")
-    };
-    match (store, url, authorities) {
-        (Store::Local, None, None) => Ok(None),
-        (Store::Local, Some(item), _) | (Store::Local, None, Some(item)) => Err(unused(item)),
-        (Store::Redis, None, _) => {
-            let why = "processes share their limits there, and redis.url is not set";
-            let remedy = "set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"local\"";
-            Err(reader.item("rate-limit.store")?.refused(why, remedy))
-        }
-        (Store::Redis, Some(item), authorities) => connected(&item, authorities, timeout).map(Some),
-    }
-}
-
-fn connected(
-    item: &Item<'_>,
-    authorities: Option<Item<'_>>,
-    timeout: Duration,
-) -> Result<RedisSettings, ConfigError> {
-    let url = item.text()?;
-    let remedy = "write redis://user:password@host:6379/0, or rediss:// for an encrypted connection";
-    let mut settings = RedisSettings::parse(&url)
-        .map_err(|error| item.refused_as(&shown(&url), &error.to_string(), remedy))?;
-    if let Some(file) = authorities {
-        let pem = certificates(&file, &file.text()?)?;
-        settings = settings.trusting(&pem).map_err(|error| {
-            file.refused(&error.to_string(), "name the authority's certificate, and use rediss://")
-        })?;
-    }
-    settings.timeout = timeout;
-    Ok(settings)
 }

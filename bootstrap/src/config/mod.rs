@@ -12,6 +12,7 @@ mod layers;
 mod limits;
 mod money;
 mod read;
+mod redis;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use layers::Sources;
 pub use limits::LimitConfig;
 pub use money::{GatewayChoice, GatewayConfig};
 use read::{MINUTES, Reader};
+pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
 pub(crate) use written::Written;
 
@@ -88,8 +90,10 @@ pub struct LogConfig {
 pub struct Config {
     /// `http.listen`.
     pub listen: SocketAddr,
-    /// `rate-limit.*`, `redis.*`, and the proxies of `http.*`.
+    /// `rate-limit.*`, and the proxies of `http.*`.
     pub limits: LimitConfig,
+    /// `redis.*`, if something is kept there.
+    pub redis: Option<RedisConfig>,
     /// The other keys of `http.*`.
     pub http: HttpConfig,
     /// `database.*`.
@@ -106,7 +110,7 @@ pub struct Config {
     pub gateway_secret: Option<Secret>,
     /// The rules of the use cases.
     pub rules: Rules,
-    /// `idempotency.*`.
+    /// The times of `idempotency.*`.
     pub requests: RequestSettings,
     /// The loops' settings.
     pub settings: Settings,
@@ -126,6 +130,7 @@ impl Config {
             listen,
             http: http::http(&reader, listen)?,
             limits: limits::limits(&reader)?,
+            redis: redis::redis(&reader)?,
             broker: urls::broker(&reader, &database, relay.confirm_timeout)?,
             database,
             jwt_secret: auth::secret(&reader)?,
@@ -159,7 +164,7 @@ impl Config {
     }
 }
 
-/// `idempotency.*`.
+/// The times of `idempotency.*`.
 fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
     let lease_why = "it is how long a repeat of a request waits for one whose process died";
     let lease = reader.duration("idempotency.lease", SECOND..=HOUR, lease_why)?;
@@ -289,15 +294,16 @@ fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
     if endpoint == "off" {
         return Ok(None);
     }
+    let refused = |why: &str, remedy: &str| item.refused_as(&urls::shown(&endpoint), why, remedy);
     if !cfg!(feature = "otel") {
         let remedy = "build the program with --features otel, or leave it off";
-        return Err(item.refused("this program was built without the export of traces", remedy));
+        return Err(refused("this program was built without the export of traces", remedy));
     }
     let host = endpoint.strip_prefix("http://").unwrap_or_default();
     if host.is_empty() || host.contains(['@', '?', ' ']) {
         let remedy =
             "write off, or http://host:port of an OpenTelemetry collector, such as http://127.0.0.1:4318";
-        return Err(item.refused("it is no collector that takes OTLP over HTTP", remedy));
+        return Err(refused("it is no collector that takes OTLP over HTTP", remedy));
     }
     Ok(Some(endpoint))
 }

@@ -1,5 +1,6 @@
 mod limits;
 mod money;
+mod redis;
 
 use std::path::Path;
 use std::time::Duration;
@@ -218,6 +219,44 @@ fn what_the_outside_gives_is_shown_without_its_values() {
 }
 
 #[test]
+fn a_flag_that_tells_a_password_is_refused_and_not_repeated() {
+    let load = |flag: &'static str, key: &'static str, url: &str| {
+        Config::load(&Sources { flags: vec![(flag, key, url.to_owned())], ..variables(&[]) })
+    };
+    for (flag, key, url) in [
+        ("--database", "database.url", "postgres://shop:hush@db/shop"),
+        ("--database", "database.url", "mysql://shop:hu@sh@db/shop"),
+        ("--database", "database.url", "postgres://shop@db/shop?sslmode=require&PassWord=hush"),
+        ("--broker", "broker.url", "amqp://shop:hush@rabbit/%2f"),
+    ] {
+        let text = complaint(load(flag, key, url));
+        let variable = format!("HANDOVER_{}__URL", key.split('.').next().unwrap().to_uppercase());
+        assert!(text.contains(flag) && text.contains(&variable), "{text}");
+        assert!(text.contains("processes are listed with their flags") && !text.contains("hu"), "{text}");
+    }
+    for url in ["sqlite://a:b@c.db", "sqlite:///srv/handover.db", "mysql://shop@db:3306/shop@eu"] {
+        assert!(load("--database", "database.url", url).is_ok(), "{url}");
+    }
+}
+
+#[test]
+fn a_url_that_cannot_be_read_is_refused_without_what_may_be_its_password() {
+    for (variable, url) in [
+        ("HANDOVER_DATABASE__URL", "mysql://shop:hu?sh@db/shop"),
+        ("HANDOVER_DATABASE__URL", "mysql://shop:hu/sh@db/shop"),
+        ("HANDOVER_DATABASE__URL", "postgres://shop@db/shop?pass=hu@sh"),
+        ("HANDOVER_DATABASE__URL", "shop:hush@db/shop"),
+        ("HANDOVER_BROKER__URL", "amqp:shop:hush@rabbit"),
+        ("HANDOVER_LOG__TRACES", "http://me:hush@collector:4318"),
+        ("HANDOVER_BROKER__URL", "amqp://shop:hu?sh@rabbit:x"),
+        ("HANDOVER_BROKER__URL", "rabbit:hush@rabbit"),
+    ] {
+        let text = complaint(load(&[(variable, url)]));
+        assert!(text.contains(variable) && !text.contains("hu") && !text.contains("sh@"), "{url}: {text}");
+    }
+}
+
+#[test]
 fn pending_minutes_may_be_fractions_to_the_millisecond() {
     let timeout = |minutes: &str| {
         load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes)])
@@ -283,6 +322,7 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_HTTP__TRUSTED_PROXIES", "http.trusted-proxies", &["10.0.0.0", "[10]", "[\"::/0\"]"]),
         ("HANDOVER_HTTP__FORWARDED_HEADER", "http.forwarded-header", &["x-real-ip", ""]),
         ("HANDOVER_RATE_LIMIT__STORE", "rate-limit.store", &["off", "", "redis"]),
+        ("HANDOVER_IDEMPOTENCY__STORE", "idempotency.store", &["local", "", "redis"]),
         ("HANDOVER_RATE_LIMIT__CAPACITY", "rate-limit.capacity", &["0", "1000001", "1.5", "-1"]),
         (
             "HANDOVER_RATE_LIMIT__PER_SECOND",

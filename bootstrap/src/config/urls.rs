@@ -171,14 +171,34 @@ pub(super) fn shown(url: &str) -> String {
     format!("\"{}\"", without_password(url))
 }
 
-/// A URL as it may be shown: `scheme://...@host` keeps scheme and host. The path of a file may hold an `@`.
+/// Whether a URL holds a password: `scheme://user:password@host`, or one among its options.
+pub(super) fn tells_password(url: &str) -> bool {
+    if url.starts_with("sqlite:") {
+        return false;
+    }
+    let bare = url.split_once("://").map_or(url, |(_, bare)| bare);
+    let authority = bare.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    let options = bare.split_once('?').map_or("", |(_, options)| options);
+    let is_password = |option: &str| option.to_ascii_lowercase().starts_with("password=");
+    user.is_some_and(|(_, password)| !password.is_empty()) || options.split('&').any(is_password)
+}
+
+/// A URL as it may be shown: `scheme://...@host` keeps scheme and host. The path of a file may hold an `@`. In a URL that
+/// nobody can read a password may hold any sign: what could be a part of one is left out.
 pub(super) fn without_password(url: &str) -> String {
     if url.starts_with("sqlite:") {
         return url.to_owned();
     }
-    let (bare, has_query) = url.split_once('?').map_or((url, ""), |(bare, _)| (bare, "?..."));
-    match (bare.split_once("://"), bare.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}{has_query}"),
-        (Some(_) | None, Some(_) | None) => format!("{bare}{has_query}"),
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    let cut = |text: &str| match text.split_once('?') {
+        Some((bare, _)) => format!("{bare}?..."),
+        None => text.to_owned(),
+    };
+    match rest.rsplit_once('@') {
+        Some((before, _)) if before.contains('?') => format!("{scheme}..."),
+        Some((_, host)) => format!("{scheme}...@{}", cut(host)),
+        None => format!("{scheme}{}", cut(rest)),
     }
 }

@@ -22,6 +22,7 @@ const LAST_YEAR: i32 = 2100;
 const DATABASE: &str = "database";
 const SCHEMA: &str = "schema";
 const CLOCK: &str = "clock";
+const AUDIT: &str = "audit log";
 
 /// Looks at all of it, and at the broker, which may be in it.
 pub(super) async fn checks(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
@@ -76,6 +77,11 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
     if schema != Schema::Current {
         return checks.push(clock(now, None));
     }
+    match looked.store.guards_audit_log().await {
+        Ok(true) => {}
+        Ok(false) => checks.push(audit_log()),
+        Err(cause) => checks.push(Check::failed(AUDIT, &Failure::database(&config.database)(cause))),
+    }
     checks.push(match times(&looked).await {
         Ok((newest, theirs)) if facts.is_some() => server_clock(now, newest, theirs),
         Ok((newest, _)) => clock(now, newest),
@@ -90,6 +96,15 @@ fn durability(setting: &String) -> Check {
         format!("the database server is set to {setting}"),
         "a commit that was answered may be gone after a crash of its machine",
         "set it as the README says under \"Going to production\"",
+    )
+}
+
+fn audit_log() -> Check {
+    Check::warn(
+        AUDIT,
+        "this user of the database can change what the audit log says".to_owned(),
+        "whoever gets hold of the service can hide what was done",
+        "let one user migrate and another serve, with the rights of .deploy/mysql-rights.sql",
     )
 }
 

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use handover_application::Tasks;
 use handover_application::ports::RateLimiter;
 use handover_http::Admission;
 use handover_limiter::LocalLimiter;
 use handover_redis::RedisLimiter;
 
+use super::redis::Redis;
 use crate::config::LimitConfig;
 
 /// What lets requests in.
-pub(crate) fn admission(config: &LimitConfig, tasks: &Tasks) -> Admission {
+pub(crate) fn admission(config: &LimitConfig, redis: &Redis) -> Admission {
     let own: Arc<dyn RateLimiter> = Arc::new(LocalLimiter::default());
-    let limiter: Arc<dyn RateLimiter> = match &config.redis {
+    let limiter: Arc<dyn RateLimiter> = match redis.for_limits() {
         None => own,
-        Some(settings) => Arc::new(RedisLimiter::start(settings.clone(), own, tasks)),
+        Some(link) => Arc::new(RedisLimiter::new(link, own)),
     };
     let everywhere = Admission::new(limiter, config.bucket).behind(config.proxies.clone());
     config.routes.iter().fold(everywhere, |admission, (route, bucket)| admission.with_route(route, *bucket))

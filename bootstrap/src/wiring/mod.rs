@@ -5,6 +5,7 @@ mod database;
 mod gateway;
 mod limiter;
 mod looked;
+mod redis;
 mod schema;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) use database::Database;
 pub(crate) use gateway::{allow as allow_gateway, paid_back_by};
 pub(crate) use limiter::admission;
 pub(crate) use looked::{Looked, Reach};
+pub(crate) use redis::Redis;
 pub(crate) use schema::Schema;
 
 /// What stands between the application and its broker; [`direct`] is nothing.

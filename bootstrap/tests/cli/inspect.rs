@@ -113,7 +113,7 @@ fn one_event_is_shown_whole() {
 fn nothing_to_show_is_no_failure_and_says_so_beside_the_answer() {
     let world = World::new();
     world.run("migrate").done();
-    for command in ["outbox list", "outbox blocked", "dlq list", "audit list", "queues"] {
+    for command in ["outbox list", "outbox blocked", "dlq list", "audit list --changes", "queues"] {
         let ran = world.run(command);
         assert_eq!(ran.done().lines().count(), 1, "{ran:?}");
         assert_eq!(ran.stderr, "nothing is there that fits\n");

@@ -147,7 +147,7 @@ async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
     for (query, command) in [
         ("dead-letters", "dlq list"),
         ("dead-letters?status=DISCARDED&limit=1", "dlq list --status discarded --limit 1"),
-        ("audit", "audit list"),
+        ("audit?changes=true", "audit list --changes"),
         ("blocked", "outbox blocked"),
     ] {
         let told = server.ask(&operator, &format!("GET /api/v1/ops/{query}"), "");

@@ -5,6 +5,7 @@
 mod closed;
 mod configuration;
 mod doctor;
+mod documents;
 mod inspect;
 mod letters;
 mod metrics;

@@ -4,7 +4,7 @@ use crate::inspect::market;
 use crate::program::{World, eventually};
 
 /// The names of seed 004 as Prometheus writes them, then ours, and their kinds.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 15] = [
     ("outbox_event_created_total", "counter"),
     ("outbox_event_sent_total", "counter"),
     ("outbox_event_failed_total", "counter"),
@@ -19,6 +19,7 @@ const NAMES: [(&str, &str); 14] = [
     ("handover_ratelimit_refused_total", "counter"),
     ("handover_ratelimit_fallback_total", "counter"),
     ("handover_ratelimit_away", "gauge"),
+    ("handover_idempotency_away", "gauge"),
 ];
 
 #[test]

@@ -86,9 +86,26 @@ async fn events_are_redriven_by_name_or_filter_and_it_is_recorded_by_whom() {
     let lines: Vec<&str> = table.done().lines().collect();
     assert_eq!(lines[..4], ["dryRun      false", "matched     1", "redriven    1", "skipped     0"]);
     let audit = world.run("audit list --output json").json();
-    let items = audit["items"].as_array().unwrap();
-    assert_eq!(items.len(), 2, "a dry run is no action: {audit}");
-    let entry = &items[1];
+    let calls: Vec<_> = audit["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["action"].as_str().unwrap(), entry["matched"].clone(), entry["changed"].clone()))
+        .collect();
+    let (redrive, show) = ("outbox.redrive", ("outbox.show", json!(1), json!(0)));
+    assert_eq!(
+        calls,
+        [
+            (redrive, json!(1), json!(1)),
+            show.clone(),
+            show.clone(),
+            (redrive, json!(2), json!(2)),
+            show,
+            (redrive, json!(3), json!(0))
+        ]
+    );
+    assert_eq!(audit["items"][5]["selection"]["dryRun"], true);
+    let entry = &audit["items"][3];
     assert_eq!(
         (&entry["actor"], &entry["action"], &entry["reason"], &entry["changed"]),
         (&json!("command-line:ada"), &json!("outbox.redrive"), &json!("mended"), &json!(2))
@@ -124,7 +141,8 @@ async fn what_is_named_and_not_there_ends_with_1_and_what_no_filter_finds_with_0
         ran.done();
         assert_eq!(ran.stderr, "nothing is there that fits\n", "{command}");
     }
-    assert_eq!(world.run("audit list --output json").json()["items"].as_array().unwrap().len(), 1);
+    let audit = world.run("audit list --changes --output json").json();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
 }
 
 #[tokio::test]

@@ -96,9 +96,16 @@ impl OperationKey {
         OperationKey(format!("coupon:{coupon}:issue"))
     }
 
-    /// What an operator did for a user, under a key of the operator's.
-    pub fn by_operator(kind: OperationKind, user: UserId, key: &str) -> OperationKey {
-        OperationKey(format!("{}:{user}:{key}", kind.as_str().to_ascii_lowercase()))
+    /// What an operator did for a user, under a key of that operator's: another one's is another. Nobody is who has no
+    /// account, as on the command line.
+    pub fn by_operator(
+        kind: OperationKind,
+        user: UserId,
+        operator: Option<UserId>,
+        key: &str,
+    ) -> OperationKey {
+        let (kind, operator) = (kind.as_str().to_ascii_lowercase(), operator.map_or(0, UserId::get));
+        OperationKey(format!("{kind}:{user}:{operator}:{key}"))
     }
 
     /// A key as it is kept.

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    ConsumeRecord, Consumed, ConsumedFilter, DeadLetterFilter, Numbered, OrderSide, OutboxFilter, OutboxRow,
-    PartitionLease, StoreError, Unapplied, View,
+    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, DeadLetterFilter, Numbered, OrderSide,
+    OutboxFilter, OutboxRow, PartitionLease, StoreError, Unapplied, View,
 };
 use handover_domain::{AggregateRef, OutboxStatus, Partition, PartitionSet};
 use handover_tests::samples::{self, event_id, order_id, payment_id, product_id, start, tenant, user};
@@ -114,8 +114,17 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
         }
         Query::Undecided(t) => told(view.undecided_dead_letters(t.map(tenant)).await),
         Query::Audit { tenant: t, skip, limit } => {
-            let all = view.audit_page(None, None, 1_000).await.expect("a page can be read");
-            told(view.audit_page(t.map(tenant), below(&all, skip), limit).await.map(unnumbered))
+            let all =
+                view.audit_page(&AuditFilter::default(), None, 1_000).await.expect("a page can be read");
+            told(
+                view.audit_page(
+                    &AuditFilter { tenant: t.map(tenant), changes: limit % 2 == 1 },
+                    below(&all, skip),
+                    limit,
+                )
+                .await
+                .map(unnumbered),
+            )
         }
         Query::ListingChanges(t, order) => told(view.listing_changes(tenant(t), order_id(order)).await),
         Query::Listing(t, seller) => told(view.listing_of(tenant(t), user(seller)).await),

@@ -125,9 +125,14 @@ pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
             let decision = Decision { from, note, at: moment(at), ..samples::decision(queue, key, to) };
             told(unit.decide(&decision).await)
         }
-        Op::Audit { tenant: t, action } => {
-            told(unit.audit(&AuditEntry { tenant: tenant(t), ..samples::audit_entry(action) }).await)
-        }
+        Op::Audit { tenant: t, action } => told(
+            unit.audit(&AuditEntry {
+                tenant: tenant(t),
+                changed: u64::from(action == "a"),
+                ..samples::audit_entry(action)
+            })
+            .await,
+        ),
         Op::ChangeListings(changes) => {
             let changes: Vec<ListingChange> = changes
                 .into_iter()

@@ -10,6 +10,9 @@ use super::profile::Profile;
 use super::seen::Seen;
 use super::story::Line;
 
+/// No call stalls longer, in milliseconds.
+const LONGEST_STALL_MS: u64 = 6_000;
+
 macro_rules! faults {
     ($($port:literal: { $($(#[$doc:meta])* $fault:ident $rate:literal,)* })*) => {
         /// A way in which the world misbehaves. Each port has its own.
@@ -342,6 +345,11 @@ impl Faults {
         self.state().unroutable
     }
 
+    /// Waits until no call is under way any more that stalled when the trouble ended.
+    pub(crate) async fn stalls_end(&self) {
+        self.sleep(Duration::from_millis(LONGEST_STALL_MS)).await;
+    }
+
     /// How long a call takes: mostly little, sometimes longer than a lease.
     pub(crate) async fn delay(&self) {
         if self.is_healed() {
@@ -349,7 +357,7 @@ impl Faults {
             return;
         }
         let pause = if self.strikes(Fault::Stall) {
-            self.dice.millis(1_500..6_000)
+            self.dice.millis(1_500..LONGEST_STALL_MS)
         } else if self.strikes(Fault::Slow) {
             self.dice.millis(0..400)
         } else {

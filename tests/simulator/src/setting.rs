@@ -15,9 +15,10 @@ use super::ports::store::Flavour;
 
 /// How many attempts a consumer has.
 pub(crate) const ATTEMPTS: u32 = 4;
-/// How long the relay waits after the first, second and third refusal of an event.
+/// How long the relay waits after the first, second and third refusal of an event: all of them fit into the shortest
+/// trouble, so that events fail for good while much else goes wrong.
 pub(crate) const RELAY_RESTS: [Duration; 3] =
-    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 /// How long a consumer waits after its first failed attempt; twice as long after each further one.
 const FIRST_CONSUMER_REST: Duration = Duration::from_millis(200);
 /// The longest that it waits.
@@ -50,7 +51,7 @@ impl Setting {
                 retry: RetryPolicy::Schedule { delays: RELAY_RESTS.to_vec() },
                 on_failed,
                 on_outage,
-                lease_ms: 3_000,
+                lease_ms: 2_000,
                 confirm_timeout: second * 4,
                 scan_interval: second * 3,
                 batch: NonZeroU32::MIN.saturating_add(upto(20)),

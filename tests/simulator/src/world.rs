@@ -176,7 +176,7 @@ impl World {
     async fn day(&self, until: Option<Duration>) -> Outcome {
         self.open().await;
         let begun = Instant::now();
-        let horizon = Duration::from_secs(4 + self.faults.dice.below(8));
+        let horizon = Duration::from_secs(4 + self.faults.dice.below(5));
         let horizon = until.map_or(horizon, |until| until.min(horizon));
         let plain = self.plain_app();
         let trouble = async {
@@ -197,6 +197,9 @@ impl World {
         if violations.is_empty() {
             violations.extend(self.tidy_up().await);
             if violations.is_empty() && self.faults.dice.permille(COMPARED) {
+                // What is done only now would be missing in what the good day repeats.
+                self.faults.stalls_end().await;
+                violations.extend(self.settle(true).await);
                 let differences = oracle::differences(&self.evidence(true)).await;
                 violations
                     .extend(differences.unwrap_or_else(|error| vec![format!("a good day refused: {error}")]));
@@ -327,7 +330,7 @@ impl World {
 
     async fn operators(&self) {
         loop {
-            self.faults.sleep(self.faults.dice.millis(500..2_500)).await;
+            self.faults.sleep(self.faults.dice.millis(300..1_500)).await;
             let slot = self.faults.dice.index(self.slots.len());
             // A process that dies under the operator answers nothing.
             let app = self.app(slot);

@@ -2,9 +2,9 @@
 //!
 //! A rule is an `async fn` whose name states it. It gets a fresh rig, panics with what it saw when the rule is broken,
 //! and never waits without a bound. [`store_contract!`](crate::store_contract),
-//! [`broker_contract!`](crate::broker_contract) and [`limiter_contract!`](crate::limiter_contract) stamp one test per rule
-//! for an adapter; [`store::RULES`], [`broker::RULES`] and [`limiter::RULES`] list them for those who want to run them
-//! otherwise.
+//! [`broker_contract!`](crate::broker_contract), [`limiter_contract!`](crate::limiter_contract) and
+//! [`keys_contract!`](crate::keys_contract) stamp one test per rule for an adapter; [`store::RULES`], [`broker::RULES`],
+//! [`limiter::RULES`] and [`keys::RULES`] list them for those who want to run them otherwise.
 //!
 //! **Invariant:** a rule asks for nothing that the port does not promise.
 
@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub mod broker;
+pub mod keys;
 pub mod limiter;
 pub mod store;
 

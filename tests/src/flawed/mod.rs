@@ -7,5 +7,6 @@
 )]
 
 pub mod broker;
+pub mod keys;
 pub mod limiter;
 pub mod store;

@@ -302,6 +302,7 @@ pub fn audit_entry(action: &str) -> AuditEntry {
         actor: "user:9".into(),
         action: action.to_owned(),
         selection: "{\"eventIds\":[\"e-1\"]}".into(),
+        matched: 2,
         changed: 1,
         reason: Some("the cause is mended".into()),
         trace_id: "trace-1".into(),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -163,6 +163,11 @@ impl DatabaseServer {
     /// The file of who signed the certificate of a server that was started encrypted.
     pub fn authorities(&self) -> PathBuf {
         self.folder.join("ca.pem")
+    }
+
+    /// Where it keeps everything.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// What kind of server it is.

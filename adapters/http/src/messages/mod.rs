@@ -61,6 +61,10 @@ pub(crate) const BUSY: Text = Text::fixed(
     "too many requests are being served; nothing was changed, come again",
     "服务繁忙，数据未变更，请稍后重试",
 );
+pub(crate) const NO_KEYS: Text = Text::fixed(
+    "idempotency keys cannot be asked for now; nothing was done: repeat it later with the same key, or send it without one",
+    "幂等键暂不可用，操作未执行：请稍后使用相同的幂等键重试，或不带幂等键发送",
+);
 pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
     "the connection was lost while saving; look whether it happened before you try again",
     "保存时连接中断，结果未知，请先查询再重试",

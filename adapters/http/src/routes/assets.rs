@@ -2,64 +2,86 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use handover_application::CommandContext;
 use handover_application::ports::{LedgerEntry, Numbered};
 use handover_application::use_cases::{self, PurseView};
 use handover_domain::{Account, Coupon, CouponId, Hold, HoldStatus, Money, OrderId, Purse, RefundId};
 use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::context::Caller;
+use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::query::Parameters;
 use crate::views::{AssetAmount, rfc3339};
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new().route("/wallet", get(wallet)).route("/points", get(points)).route("/coupons", get(coupons))
+type CouponPage = Page<CouponView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(wallet)).routes(routes!(points)).routes(routes!(coupons))
 }
 
 /// A balance, what is held of it, and a page of what moved it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Balance)]
 struct BalanceView {
+    #[schema(value_type = kinds::AssetAmount)]
     available: AssetAmount,
+    #[schema(value_type = kinds::AssetAmount)]
     frozen: AssetAmount,
     /// Points can be owed, money cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = kinds::AssetAmount)]
     debt: Option<AssetAmount>,
     holds: Vec<HoldView>,
     entries: Vec<EntryView>,
+    #[schema(required)]
     next_cursor: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Hold)]
 struct HoldView {
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
+    #[schema(value_type = kinds::AssetAmount)]
     amount: AssetAmount,
     #[serde(serialize_with = "hold_status")]
+    #[schema(value_type = kinds::HoldStatus)]
     status: HoldStatus,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LedgerEntry)]
 struct EntryView {
     id: i64,
     #[serde(serialize_with = "account")]
+    #[schema(value_type = kinds::Account)]
     account: Account,
+    #[schema(value_type = kinds::AssetAmount)]
     amount: AssetAmount,
+    #[schema(value_type = Option<kinds::AssetAmount>, required)]
     balance_after: Option<AssetAmount>,
+    #[schema(value_type = kinds::Operation)]
     operation: &'static str,
     idempotency_key: String,
+    #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
+    #[schema(value_type = Option<kinds::Id>, required)]
     refund_id: Option<RefundId>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -115,16 +137,23 @@ impl From<Numbered<LedgerEntry>> for EntryView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Coupon)]
 struct CouponView {
+    #[schema(value_type = kinds::Id)]
     coupon_id: CouponId,
+    #[schema(value_type = kinds::Amount)]
     discount: Money,
+    #[schema(value_type = kinds::Amount)]
     min_spend: Money,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     expires_at: DateTime<Utc>,
+    #[schema(value_type = kinds::CouponStatus)]
     status: &'static str,
     /// The order that holds or used it; null for nobody's.
+    #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
 }
 
@@ -142,10 +171,36 @@ impl CouponView {
     }
 }
 
+/// Shows your wallet.
+#[utoipa::path(
+    get,
+    path = "/wallet",
+    operation_id = "wallet",
+    tag = "assets",
+    params(
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "The balance, what orders hold of it, and a page of what moved it", body = BalanceView),
+    ),
+)]
 async fn wallet(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
     purse(&edge, &context, Purse::Wallet, parameters).await
 }
 
+/// Shows your points.
+#[utoipa::path(
+    get,
+    path = "/points",
+    operation_id = "points",
+    tag = "assets",
+    params(
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "The balance, what orders hold of it, and a page of what moved it", body = BalanceView),
+    ),
+)]
 async fn points(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
     purse(&edge, &context, Purse::Points, parameters).await
 }
@@ -157,6 +212,19 @@ async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, mut paramete
     Done::ok(&BalanceView::from(purse))
 }
 
+/// Shows your coupons.
+#[utoipa::path(
+    get,
+    path = "/coupons",
+    operation_id = "coupons",
+    tag = "assets",
+    params(
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of coupons", body = CouponPage),
+    ),
+)]
 async fn coupons(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::Extension;
 use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
+use axum::response::IntoResponse;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::edge::Edge;
 
@@ -14,7 +16,22 @@ pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 /// The format of the text (Prometheus, "Text-based format").
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn routes(render: Render) -> Router<Arc<Edge>> {
-    let told = move || async move { ([(CONTENT_TYPE, TEXT)], render()) };
-    Router::new().route("/metrics", get(told))
+/// Wants a [`Render`] in the extensions of the request.
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(told))
+}
+
+/// Shows what this process has counted.
+///
+/// Where the process counts nothing, there is no such address.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "metrics",
+    tag = "service",
+    security(()),
+    responses((status = 200, description = "As Prometheus reads it", body = String, content_type = "text/plain")),
+)]
+async fn told(Extension(render): Extension<Render>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, TEXT)], render())
 }

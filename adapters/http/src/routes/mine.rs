@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
     BuyerCredit, ListingEntry, Notification, Numbered, OrderSide, ShipmentTask,
@@ -12,31 +10,43 @@ use handover_application::ports::{
 use handover_application::use_cases;
 use handover_domain::{CreditCounts, EventId, OrderId, OrderStatus, ProductId, UserId};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::context::Caller;
+use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::query::Parameters;
 use crate::views::{rfc3339, rfc3339_or_null};
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new()
-        .route("/credit", get(credit))
-        .route("/notifications", get(notifications))
-        .route("/shipments", get(shipments))
-        .route("/listings", get(listings))
+type ListingPage = Page<ListingView>;
+type NotificationPage = Page<NotificationView>;
+type ShipmentPage = Page<ShipmentView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
+        .routes(routes!(credit))
+        .routes(routes!(notifications))
+        .routes(routes!(shipments))
+        .routes(routes!(listings))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Credit)]
 struct CreditView {
+    #[schema(value_type = kinds::Id)]
     buyer_id: UserId,
     score: u32,
     completed: u32,
     cancelled_by_buyer: u32,
     cancelled_by_timeout: u32,
+    #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     update_time: Option<DateTime<Utc>>,
 }
 
@@ -56,19 +66,27 @@ impl CreditView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Notification)]
 struct NotificationView {
     notification_id: i64,
     #[serde(rename = "as")]
+    #[schema(value_type = kinds::Side)]
     side: &'static str,
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
+    #[schema(value_type = kinds::OrderStatus)]
     old_status: OrderStatus,
+    #[schema(value_type = kinds::OrderStatus)]
     new_status: OrderStatus,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     changed_at: DateTime<Utc>,
+    #[schema(value_type = kinds::EventId)]
     event_id: EventId,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -90,15 +108,21 @@ impl From<Numbered<Notification>> for NotificationView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ShipmentTask)]
 struct ShipmentView {
     shipment_id: i64,
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
+    #[schema(value_type = kinds::Id)]
     seller_id: UserId,
+    #[schema(value_type = kinds::Id)]
     buyer_id: UserId,
+    #[schema(value_type = kinds::EventId)]
     event_id: EventId,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -115,14 +139,19 @@ impl From<Numbered<ShipmentTask>> for ShipmentView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Listing)]
 struct ListingView {
+    #[schema(value_type = kinds::Id)]
     product_id: ProductId,
     /// The order that has it; nobody's is null.
+    #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
+    #[schema(value_type = kinds::EventId)]
     event_id: EventId,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     update_time: DateTime<Utc>,
 }
 
@@ -137,12 +166,35 @@ impl From<ListingEntry> for ListingView {
     }
 }
 
+/// Shows your credit as a buyer.
+#[utoipa::path(
+    get,
+    path = "/credit",
+    operation_id = "credit",
+    tag = "mine",
+    responses(
+        (status = 200, description = "The credit", body = CreditView),
+    ),
+)]
 async fn credit(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
     parameters.finish()?;
     let credit = use_cases::credit(&edge.app, &context).await?;
     Done::ok(&context.user().map(|user| CreditView::of(user, credit)))
 }
 
+/// Shows what you were told of your orders, the newest first.
+#[utoipa::path(
+    get,
+    path = "/notifications",
+    operation_id = "notifications",
+    tag = "mine",
+    params(
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of notifications", body = NotificationPage),
+    ),
+)]
 async fn notifications(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -154,6 +206,20 @@ async fn notifications(
     Done::page(page.items.into_iter().map(NotificationView::from).collect(), page.next)
 }
 
+/// Shows what is to be shipped.
+#[utoipa::path(
+    get,
+    path = "/shipments",
+    operation_id = "shipments",
+    tag = "mine",
+    params(
+        ("as" = Option<kinds::Side>, Query, description = "As whom: `seller` if it is not said"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of shipments", body = ShipmentPage),
+    ),
+)]
 async fn shipments(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -167,6 +233,19 @@ async fn shipments(
     Done::page(page.items.into_iter().map(ShipmentView::from).collect(), page.next)
 }
 
+/// Shows which order has each of your products.
+#[utoipa::path(
+    get,
+    path = "/listings",
+    operation_id = "listings",
+    tag = "mine",
+    params(
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of listings", body = ListingPage),
+    ),
+)]
 async fn listings(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,

@@ -2,6 +2,7 @@
 
 mod answers;
 mod assets;
+mod document;
 mod health;
 mod metrics;
 mod mine;
@@ -16,13 +17,16 @@ mod timeline;
 use std::any::Any;
 use std::sync::Arc;
 
-use axum::Router;
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
 
-use crate::context::authenticated;
+use crate::context::{authenticated, operators};
 use crate::cors;
 use crate::edge::Edge;
 use crate::limit::limited;
@@ -33,7 +37,12 @@ use crate::trace::traced;
 
 pub(crate) use answers::answered;
 pub use metrics::Render;
+pub(crate) use names::ANSWERED_AFTERWARDS;
 pub use names::LIMITED_ROUTES;
+pub(crate) use ops::dead_letters::MAX_KEY_CHARS;
+pub(crate) use ops::gifts::MAX_GRANT;
+pub(crate) use ops::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
+pub(crate) use payments::{MAX_METHOD_CHARS, MAX_TRANSACTION_CHARS};
 
 /// The routes of spec §4 on this edge.
 pub fn router(edge: Edge) -> Router {
@@ -44,41 +53,61 @@ pub fn router(edge: Edge) -> Router {
 pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
     let edge = Arc::new(edge);
     let everything = public(&edge).merge(of_operators(&edge)).merge(counted(metrics));
-    layered(everything.merge(health::routes()), edge)
+    layered(everything.merge(of_the_process()), edge)
 }
 
 /// The same on two routers, for two listeners: everybody's calls, and those of operators with `/metrics`. Both tell of
-/// health.
+/// health, and show the document of all of them.
 pub fn apart(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
     let edge = Arc::new(edge);
-    let operators = of_operators(&edge).merge(counted(metrics)).merge(health::routes());
-    (layered(public(&edge).merge(health::routes()), Arc::clone(&edge)), layered(operators, edge))
+    let operators = of_operators(&edge).merge(counted(metrics)).merge(of_the_process());
+    (layered(public(&edge).merge(of_the_process()), Arc::clone(&edge)), layered(operators, edge))
 }
 
-/// The layer that is named last is met first.
-fn public(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let of_users = Router::new()
+/// The OpenAPI document of all of these routes.
+pub fn openapi() -> OpenApi {
+    let api = of_users().merge(of_the_gateway()).nest("/ops", ops::routes());
+    let described = OpenApiRouter::new().nest("/api/v1", api).merge(health::routes());
+    let described = described.merge(document::routes()).merge(metrics::routes());
+    crate::document::document(described.into_openapi())
+}
+
+/// What somebody signed in can call.
+fn of_users() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
         .merge(mine::routes())
         .merge(assets::routes())
-        .route_layer(from_fn_with_state(Arc::clone(edge), once))
-        .route_layer(from_fn_with_state(Arc::clone(edge), limited))
-        .route_layer(from_fn_with_state(Arc::clone(edge), authenticated));
-    // What the gateway reports names what it is about itself.
-    let of_the_gateway = Router::new()
-        .nest("/payments", payments::routes())
-        .nest("/refunds", refunds::routes())
-        .route_layer(from_fn_with_state(Arc::clone(edge), limited));
-    within_places(Router::new().nest("/api/v1", of_users.merge(of_the_gateway)), edge)
+}
+
+/// What the gateway reports: it names what it is about itself.
+fn of_the_gateway() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().nest("/payments", payments::routes()).nest("/refunds", refunds::routes())
+}
+
+fn public(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let of_the_gateway =
+        Router::from(of_the_gateway()).route_layer(from_fn_with_state(Arc::clone(edge), limited));
+    let api = signed_in(once_under_a_key(of_users(), edge), edge).merge(of_the_gateway);
+    within_places(Router::new().nest("/api/v1", api), edge)
 }
 
 fn of_operators(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let routes = ops::routes()
-        .route_layer(from_fn_with_state(Arc::clone(edge), once))
+    let calls =
+        once_under_a_key(ops::routes(), edge).route_layer(from_fn_with_state(Arc::clone(edge), operators));
+    within_places(Router::new().nest("/api/v1/ops", signed_in(calls, edge)), edge)
+}
+
+fn once_under_a_key(routes: OpenApiRouter<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    Router::from(routes).route_layer(from_fn_with_state(Arc::clone(edge), once))
+}
+
+/// The layer that is named last is met first.
+fn signed_in(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    routes
         .route_layer(from_fn_with_state(Arc::clone(edge), limited))
-        .route_layer(from_fn_with_state(Arc::clone(edge), authenticated));
-    within_places(Router::new().nest("/api/v1/ops", routes), edge)
+        .route_layer(from_fn_with_state(Arc::clone(edge), authenticated))
 }
 
 /// Operators have places of their own: they look at what is wrong when there is too much load.
@@ -86,8 +115,15 @@ fn within_places(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge
     routes.route_layer(from_fn_with_state(Places::new(edge.limits.concurrent_requests), admitted))
 }
 
+/// How the process is, and what it can be asked.
+fn of_the_process() -> Router<Arc<Edge>> {
+    let written = document::Written(Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default()));
+    let of_the_document = Router::from(document::routes()).layer(Extension(written)).merge(document::page());
+    Router::from(health::routes()).merge(of_the_document)
+}
+
 fn counted(metrics: Option<Render>) -> Router<Arc<Edge>> {
-    metrics.map_or_else(Router::new, metrics::routes)
+    metrics.map_or_else(Router::new, |render| Router::from(metrics::routes()).layer(Extension(render)))
 }
 
 /// The routes within everything that a request passes on its way to them.

@@ -1,6 +1,6 @@
 //! The routes by their names: as `rate-limit.routes` of the configuration has them.
 
-/// Every route that is limited: all but `/healthz`, `/readyz` and `/metrics`.
+/// Every route that is limited: those of the API; what tells of the process and of the API itself is not.
 pub const LIMITED_ROUTES: &[&str] = &[
     "GET /api/v1/products",
     "GET /api/v1/products/{id}",
@@ -43,4 +43,15 @@ pub const LIMITED_ROUTES: &[&str] = &[
     "POST /api/v1/ops/wallets/{userId}/deposits",
     "POST /api/v1/ops/points/{userId}/grants",
     "POST /api/v1/ops/coupons",
+];
+
+/// The routes that act in more than one transaction, so that their answer is kept after what they did, where the application
+/// keeps such (`idempotency.store`). All others keep it in the transaction of what they do: a command that does so refuses to
+/// run under a key that was claimed elsewhere.
+pub(crate) const ANSWERED_AFTERWARDS: [&str; 5] = [
+    "POST /api/v1/ops/outbox/redrive",
+    "POST /api/v1/ops/blocked/{aggregateType}/{aggregateId}/release",
+    "POST /api/v1/ops/dead-letters/replay",
+    "POST /api/v1/ops/dead-letters/discard",
+    "POST /api/v1/ops/reconciliation/repair",
 ];

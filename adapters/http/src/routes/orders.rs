@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use handover_application::ports::OrderSide;
 use handover_application::use_cases::{self, PlaceOrder};
@@ -13,54 +11,81 @@ use handover_domain::{
     Shipment, UserId,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{payments, refunds, timeline};
+use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::{Caller, KeyedCaller};
+use crate::document::{Paging, RequiredKey, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::views::{rfc3339, rfc3339_or_null};
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new()
-        .route("/", post(place).get(page))
-        .route("/{id}", get(one))
-        .route("/{id}/cancel", post(cancel))
-        .route("/{id}/ship", post(ship))
-        .route("/{id}/complete", post(complete))
-        .route("/{id}/payments", post(payments::start))
-        .route("/{id}/refunds", post(refunds::request).get(refunds::of_order))
-        .route("/{id}/timeline", get(timeline::timeline))
+type OrderPage = Page<OrderView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
+        .routes(routes!(place, page))
+        .routes(routes!(one))
+        .routes(routes!(cancel))
+        .routes(routes!(ship))
+        .routes(routes!(complete))
+        .routes(routes!(payments::start))
+        .routes(routes!(refunds::request, refunds::of_order))
+        .routes(routes!(timeline::timeline))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Order)]
 pub(super) struct OrderView {
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
+    #[schema(value_type = kinds::OrderNo)]
     order_no: OrderNo,
+    #[schema(value_type = kinds::Id)]
     product_id: ProductId,
+    #[schema(value_type = kinds::Id)]
     buyer_id: UserId,
+    #[schema(value_type = kinds::Id)]
     seller_id: UserId,
+    #[schema(value_type = kinds::OrderStatus)]
     status: OrderStatus,
+    #[schema(value_type = Option<kinds::CancelReason>, required)]
     cancel_reason: Option<CancelReason>,
+    #[schema(value_type = kinds::Amount)]
     total_amount: Money,
+    #[schema(value_type = kinds::Amount)]
     payable_amount: Money,
+    #[schema(value_type = Option<kinds::Id>, required)]
     coupon_id: Option<CouponId>,
+    #[schema(value_type = Option<kinds::Amount>, required)]
     coupon_discount: Option<Money>,
+    #[schema(value_type = Option<kinds::Amount>, required)]
     wallet_amount: Option<Money>,
+    #[schema(value_type = Option<kinds::Points>, required)]
     points: Option<Points>,
     /// The refund that is being processed.
+    #[schema(value_type = Option<kinds::Id>, required)]
     refund_id: Option<RefundId>,
+    #[schema(required)]
     carrier: Option<String>,
+    #[schema(required)]
     tracking_no: Option<String>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     pay_time: Option<DateTime<Utc>>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     update_time: DateTime<Utc>,
 }
 
@@ -91,6 +116,25 @@ impl From<Order> for OrderView {
     }
 }
 
+/// Buys a product.
+///
+/// The price charged is the price at this moment. Assets that the order names are locked by its events: it is cancelled if one of them cannot be.
+#[utoipa::path(
+    post,
+    path = "/",
+    operation_id = "placeOrder",
+    tag = "orders",
+    params(
+        RequiredKey,
+    ),
+    request_body = bodies::NewOrder,
+    responses(
+        (status = 201, description = "The order, to be paid within its deadline", body = OrderView),
+        (status = 403, description = "The product is your own"),
+        (status = 404, description = "There is no such product or coupon"),
+        (status = 409, description = "The product is sold or off the shelf, or the coupon cannot be used"),
+    ),
+)]
 async fn place(
     State(edge): State<Arc<Edge>>,
     KeyedCaller(context): KeyedCaller,
@@ -112,6 +156,21 @@ async fn place(
     Done::created(&OrderView::from(order))
 }
 
+/// Shows your orders, the newest first.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "orders",
+    tag = "orders",
+    params(
+        ("as" = Option<kinds::Side>, Query, description = "As whom: `buyer` if it is not said"),
+        ("status" = Option<kinds::OrderStatus>, Query, description = "Those that stand there"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of orders", body = OrderPage),
+    ),
+)]
 async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parameters: Parameters) -> Answer {
     let side = parameters.side();
     let status = parameters.named("status");
@@ -122,11 +181,50 @@ async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parame
     Done::page(page.items.into_iter().map(OrderView::from).collect(), page.next)
 }
 
-async fn one(State(edge): State<Arc<Edge>>, Caller(context): Caller, PathId(id): PathId<OrderId>) -> Answer {
+/// Shows an order to its buyer or seller.
+#[utoipa::path(
+    get,
+    path = "/{id}",
+    operation_id = "order",
+    tag = "orders",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+    ),
+    responses(
+        (status = 200, description = "The order", body = OrderView),
+        (status = 404, description = "There is no such order of yours"),
+    ),
+)]
+async fn one(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    PathId(id): PathId<OrderId>,
+    parameters: Parameters,
+) -> Answer {
+    parameters.finish()?;
     let order = use_cases::find_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
+/// Cancels an order that is not paid.
+///
+/// Its buyer may.
+#[utoipa::path(
+    post,
+    path = "/{id}/cancel",
+    operation_id = "cancelOrder",
+    tag = "orders",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+    ),
+    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The order, cancelled", body = OrderView),
+        (status = 403, description = "You are its seller"),
+        (status = 404, description = "There is no such order of yours"),
+        (status = 409, description = "It is not `pending` any more"),
+    ),
+)]
 async fn cancel(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -138,6 +236,25 @@ async fn cancel(
     Done::ok(&OrderView::from(order))
 }
 
+/// Says that the goods are on their way.
+///
+/// Its seller may.
+#[utoipa::path(
+    post,
+    path = "/{id}/ship",
+    operation_id = "shipOrder",
+    tag = "orders",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+    ),
+    request_body = bodies::Shipping,
+    responses(
+        (status = 200, description = "The order, shipped", body = OrderView),
+        (status = 403, description = "You are its buyer"),
+        (status = 404, description = "There is no such order of yours"),
+        (status = 409, description = "It is not `paid`, or a refund is being processed"),
+    ),
+)]
 async fn ship(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -155,6 +272,25 @@ async fn ship(
     Done::ok(&OrderView::from(order))
 }
 
+/// Says that the goods have come.
+///
+/// Its buyer may.
+#[utoipa::path(
+    post,
+    path = "/{id}/complete",
+    operation_id = "completeOrder",
+    tag = "orders",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+    ),
+    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The order, completed", body = OrderView),
+        (status = 403, description = "You are its seller"),
+        (status = 404, description = "There is no such order of yours"),
+        (status = 409, description = "It is not `shipped`"),
+    ),
+)]
 async fn complete(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::post;
 use handover_application::use_cases::{self, SettlePayment, StartPayment};
 use handover_domain::{Money, OrderId, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use crate::bodies;
 use crate::body::OptionalBody;
 use crate::callback::{SignedBody, result};
 use crate::context::{Gateway, KeyedCaller};
+use crate::document::{RequiredKey, Signed, kinds};
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::fields::{self, Fields};
@@ -19,22 +22,27 @@ use crate::path::PathId;
 use crate::refusal::Refusal;
 
 /// The greatest number of characters of a payment method.
-const MAX_METHOD_CHARS: usize = 32;
+pub(crate) const MAX_METHOD_CHARS: usize = 32;
 /// The greatest number of characters of the gateway's transaction id.
-const MAX_TRANSACTION_CHARS: usize = 64;
+pub(crate) const MAX_TRANSACTION_CHARS: usize = 64;
 /// The payment method where the buyer names none.
 const DEFAULT_METHOD: &str = "online";
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new().route("/callback", post(callback))
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(callback))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Payment)]
 pub(super) struct PaymentView {
+    #[schema(value_type = kinds::Id)]
     payment_id: PaymentId,
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
+    #[schema(value_type = kinds::Amount)]
     amount: Money,
+    #[schema(value_type = kinds::PaymentStatus)]
     status: PaymentStatus,
 }
 
@@ -49,7 +57,26 @@ impl From<Payment> for PaymentView {
     }
 }
 
-/// `POST /api/v1/orders/{id}/payments`.
+/// Begins to pay an order.
+///
+/// Its buyer may. An order has one payment in `PROCESSING`: a second call returns it. Where nothing is left to be paid, it is settled at once.
+#[utoipa::path(
+    post,
+    path = "/{id}/payments",
+    operation_id = "payOrder",
+    tag = "payments",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+        RequiredKey,
+    ),
+    request_body(content = Option<bodies::NewPayment>, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The payment", body = PaymentView),
+        (status = 403, description = "You are its seller"),
+        (status = 404, description = "There is no such order of yours"),
+        (status = 409, description = "It cannot be paid any more"),
+    ),
+)]
 pub(super) async fn start(
     State(edge): State<Arc<Edge>>,
     KeyedCaller(context): KeyedCaller,
@@ -62,7 +89,25 @@ pub(super) async fn start(
     Done::created(&PaymentView::from(payment))
 }
 
-/// `POST /api/v1/payments/callback`.
+/// Reports what became of a payment.
+///
+/// The payment gateway calls it. The same report again is answered the same and changes nothing.
+#[utoipa::path(
+    post,
+    path = "/callback",
+    operation_id = "reportPayment",
+    tag = "gateway",
+    security(("gatewaySignature" = [])),
+    params(
+        Signed,
+    ),
+    request_body = bodies::PaymentReport,
+    responses(
+        (status = 200, description = "The payment, settled", body = PaymentView),
+        (status = 404, description = "There is no such payment"),
+        (status = 409, description = "It was settled by another transaction, or the other way"),
+    ),
+)]
 async fn callback(
     State(edge): State<Arc<Edge>>,
     Gateway(context): Gateway,

@@ -2,40 +2,52 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::{self, ListProduct, Shelf};
 use handover_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
+use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::views::rfc3339;
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new()
-        .route("/", post(put_on_sale).get(page))
-        .route("/{id}", get(one))
-        .route("/{id}/off-shelf", post(off_shelf))
-        .route("/{id}/on-shelf", post(on_shelf))
+type ProductPage = Page<ProductView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
+        .routes(routes!(put_on_sale, page))
+        .routes(routes!(one))
+        .routes(routes!(off_shelf))
+        .routes(routes!(on_shelf))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Product)]
 pub(super) struct ProductView {
+    #[schema(value_type = kinds::Id)]
     product_id: ProductId,
+    #[schema(value_type = kinds::Title)]
     title: Title,
+    #[schema(value_type = kinds::Amount)]
     price: Money,
+    #[schema(value_type = kinds::ProductStatus)]
     status: ProductStatus,
+    #[schema(value_type = kinds::Id)]
     seller_id: UserId,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -52,6 +64,17 @@ impl From<Product> for ProductView {
     }
 }
 
+/// Puts something up for sale.
+#[utoipa::path(
+    post,
+    path = "/",
+    operation_id = "listProduct",
+    tag = "products",
+    request_body = bodies::NewProduct,
+    responses(
+        (status = 201, description = "The product, on sale", body = ProductView),
+    ),
+)]
 async fn put_on_sale(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -64,6 +87,20 @@ async fn put_on_sale(
     Done::created(&ProductView::from(product))
 }
 
+/// Shows the products of the marketplace, the newest first.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "products",
+    tag = "products",
+    params(
+        ("status" = Option<kinds::ProductStatus>, Query, description = "Those that stand there"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of products", body = ProductPage),
+    ),
+)]
 async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parameters: Parameters) -> Answer {
     let status = parameters.named("status");
     let (before, limit) = (parameters.cursor(), parameters.limit());
@@ -72,15 +109,50 @@ async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parame
     Done::page(page.items.into_iter().map(ProductView::from).collect(), page.next)
 }
 
+/// Shows a product.
+#[utoipa::path(
+    get,
+    path = "/{id}",
+    operation_id = "product",
+    tag = "products",
+    params(
+        ("id" = kinds::Id, Path, description = "The product"),
+    ),
+    responses(
+        (status = 200, description = "The product", body = ProductView),
+        (status = 404, description = "There is no such product"),
+    ),
+)]
 async fn one(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(id): PathId<ProductId>,
+    parameters: Parameters,
 ) -> Answer {
+    parameters.finish()?;
     let product = use_cases::find_product(&edge.app, &context, id).await?;
     Done::ok(&ProductView::from(product))
 }
 
+/// Takes a product off the shelf.
+///
+/// Its seller may.
+#[utoipa::path(
+    post,
+    path = "/{id}/off-shelf",
+    operation_id = "hideProduct",
+    tag = "products",
+    params(
+        ("id" = kinds::Id, Path, description = "The product"),
+    ),
+    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The product, off the shelf", body = ProductView),
+        (status = 403, description = "It is another seller's"),
+        (status = 404, description = "There is no such product"),
+        (status = 409, description = "It is sold, or off the shelf already"),
+    ),
+)]
 async fn off_shelf(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -92,6 +164,25 @@ async fn off_shelf(
     Done::ok(&ProductView::from(product))
 }
 
+/// Puts a product back on sale.
+///
+/// Its seller may.
+#[utoipa::path(
+    post,
+    path = "/{id}/on-shelf",
+    operation_id = "showProduct",
+    tag = "products",
+    params(
+        ("id" = kinds::Id, Path, description = "The product"),
+    ),
+    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The product, on sale", body = ProductView),
+        (status = 403, description = "It is another seller's"),
+        (status = 404, description = "There is no such product"),
+        (status = 409, description = "It is sold, or on sale already"),
+    ),
+)]
 async fn on_shelf(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,

@@ -2,39 +2,52 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::post;
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::{self, RequestRefund, SettleRefund};
 use handover_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundResult, RefundStatus};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use crate::bodies;
 use crate::body::JsonBody;
 use crate::callback::{SignedBody, result};
 use crate::context::{Caller, Gateway};
+use crate::document::{Signed, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::views::rfc3339;
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new().route("/callback", post(callback))
+type RefundPage = Page<RefundView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(callback))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Refund)]
 pub(super) struct RefundView {
+    #[schema(value_type = kinds::Id)]
     refund_id: RefundId,
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
+    #[schema(value_type = kinds::Id)]
     payment_id: PaymentId,
+    #[schema(value_type = kinds::Amount)]
     amount: Money,
+    #[schema(value_type = kinds::Currency)]
     currency: Currency,
+    #[schema(value_type = kinds::RefundStatus)]
     status: RefundStatus,
     reason: String,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -53,7 +66,25 @@ impl From<Refund> for RefundView {
     }
 }
 
-/// `POST /api/v1/orders/{id}/refunds`.
+/// Asks for the money back.
+///
+/// Its buyer or an operator may, as long as it is not shipped.
+#[utoipa::path(
+    post,
+    path = "/{id}/refunds",
+    operation_id = "refundOrder",
+    tag = "refunds",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+    ),
+    request_body = bodies::NewRefund,
+    responses(
+        (status = 201, description = "The refund, in `PROCESSING`", body = RefundView),
+        (status = 403, description = "You are its seller"),
+        (status = 404, description = "There is no such order of yours"),
+        (status = 409, description = "It is not `paid`, or there is nothing to pay back"),
+    ),
+)]
 pub(super) async fn request(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -66,7 +97,22 @@ pub(super) async fn request(
     Done::created(&RefundView::from(refund))
 }
 
-/// `GET /api/v1/orders/{id}/refunds`: all of them, as an order has few.
+/// Shows the refunds of an order.
+///
+/// All of them on one page, as an order has few.
+#[utoipa::path(
+    get,
+    path = "/{id}/refunds",
+    operation_id = "refunds",
+    tag = "refunds",
+    params(
+        ("id" = kinds::Id, Path, description = "The order"),
+    ),
+    responses(
+        (status = 200, description = "The refunds", body = RefundPage),
+        (status = 404, description = "There is no such order of yours"),
+    ),
+)]
 pub(super) async fn of_order(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
@@ -78,7 +124,25 @@ pub(super) async fn of_order(
     Done::page(refunds.into_iter().map(RefundView::from).collect(), None)
 }
 
-/// `POST /api/v1/refunds/callback`.
+/// Reports what became of a refund.
+///
+/// The payment gateway calls it. The same report again is answered the same and changes nothing.
+#[utoipa::path(
+    post,
+    path = "/callback",
+    operation_id = "reportRefund",
+    tag = "gateway",
+    security(("gatewaySignature" = [])),
+    params(
+        Signed,
+    ),
+    request_body = bodies::RefundReport,
+    responses(
+        (status = 200, description = "The refund, settled", body = RefundView),
+        (status = 404, description = "There is no such refund"),
+        (status = 409, description = "It was settled the other way"),
+    ),
+)]
 async fn callback(
     State(edge): State<Arc<Edge>>,
     Gateway(context): Gateway,

@@ -4,23 +4,30 @@ use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{Discarded, Redriven, Refused, Replayed};
 use handover_domain::EventId;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::rfc3339_or_null;
+use crate::document::kinds;
 
 /// What became of a redrive.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Redriven)]
 pub struct RedriveView {
     dry_run: bool,
     matched: u64,
     redriven: u64,
     skipped: u64,
+    #[schema(value_type = Vec<kinds::EventId>)]
     not_found: Vec<EventId>,
     more: bool,
+    #[schema(required)]
     next_cursor: Option<String>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     first_due: Option<DateTime<Utc>>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     last_due: Option<DateTime<Utc>>,
 }
 
@@ -34,8 +41,9 @@ impl From<Redriven> for RedriveView {
 }
 
 /// What became of a replay.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Replayed)]
 pub struct ReplayView {
     dry_run: bool,
     matched: u64,
@@ -45,8 +53,9 @@ pub struct ReplayView {
     more: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = RefusedLetter)]
 struct RefusedView {
     queue: String,
     message_key: String,
@@ -68,8 +77,9 @@ impl From<Refused> for RefusedView {
 }
 
 /// What became of a discard.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Discarded)]
 pub struct DiscardView {
     dry_run: bool,
     matched: u64,
@@ -88,10 +98,12 @@ impl From<Discarded> for DiscardView {
 }
 
 /// An aggregate whose later events may pass.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Released)]
 pub struct ReleaseView {
     aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
     aggregate_id: i64,
     released: u64,
 }

@@ -6,27 +6,39 @@ use handover_application::use_cases::operations::Parked;
 use handover_domain::{ConsumeStatus, EventId, TenantId};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{json_or_text, rfc3339, rfc3339_or_null};
+use crate::document::kinds;
 
 /// A dead letter.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DeadLetter)]
 pub struct DeadLetterView {
     queue: String,
     message_key: String,
     /// Null where the message is no event of ours.
+    #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
+    #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
+    #[schema(required)]
     event_type: Option<String>,
+    #[schema(required)]
     trace_id: Option<String>,
     reason: String,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     died_at: DateTime<Utc>,
+    #[schema(value_type = kinds::LetterStatus)]
     status: &'static str,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     decided_at: Option<DateTime<Utc>>,
+    #[schema(required)]
     note: Option<String>,
+    #[schema(value_type = kinds::Json)]
     body: Value,
 }
 
@@ -50,29 +62,40 @@ impl From<Parked> for DeadLetterView {
 }
 
 /// A row of the consume log.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Consumption)]
 pub struct ConsumptionView {
     consumer: String,
+    #[schema(value_type = kinds::EventId)]
     event_id: EventId,
     event_type: String,
     aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
     aggregate_id: i64,
     aggregate_seq: i64,
+    #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
+    #[schema(value_type = kinds::ConsumeStatus)]
     status: ConsumeStatus,
     attempts: u32,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     next_retry_time: Option<DateTime<Utc>>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     lease_until: Option<DateTime<Utc>>,
+    #[schema(required)]
     error_message: Option<String>,
+    #[schema(required)]
     idempotency_key: Option<String>,
+    #[schema(required)]
     consume_result: Option<String>,
     payload_hash: String,
     trace_id: String,
     cost_ms: i64,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     consume_time: DateTime<Utc>,
 }
 
@@ -103,18 +126,26 @@ impl From<Numbered<Consumed>> for ConsumptionView {
 }
 
 /// One action of an operator.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = AuditEntry)]
 pub struct AuditView {
     audit_id: i64,
+    #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
     actor: String,
     action: String,
+    #[schema(value_type = kinds::Json)]
     selection: Value,
+    /// How many rows it showed, or chose to change.
+    matched: u64,
+    /// How many of them it changed.
     changed: u64,
+    #[schema(required)]
     reason: Option<String>,
     trace_id: String,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -126,6 +157,7 @@ impl From<Numbered<AuditEntry>> for AuditView {
             actor: entry.actor,
             action: entry.action,
             selection: json_or_text(entry.selection),
+            matched: entry.matched,
             changed: entry.changed,
             reason: entry.reason,
             trace_id: entry.trace_id,

@@ -3,9 +3,11 @@
 use handover_application::ports::QueueDepth;
 use handover_application::use_cases::operations::{ConsumerStats, Stats};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// How full a queue is.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Queue)]
 pub struct QueueView {
     name: String,
     ready: u64,
@@ -20,36 +22,43 @@ impl From<QueueDepth> for QueueView {
 }
 
 /// How far everything has come.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Stats)]
 pub struct StatsView {
     outbox: OutboxStatsView,
     consumers: Vec<ConsumerStatsView>,
     dead_letters: DeadLetterStatsView,
     blocked: BlockedStatsView,
     /// Null while the broker is away.
+    #[schema(required)]
     queues: Option<Vec<QueueView>>,
     broker: BrokerStatsView,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = BrokerStats)]
 struct BrokerStatsView {
     /// Why it takes no messages at the moment.
+    #[schema(required)]
     blocked: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = OutboxStats)]
 struct OutboxStatsView {
     new: u64,
     retry: u64,
     sent: u64,
     failed: u64,
+    #[schema(required)]
     oldest_pending_seconds: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ConsumerStats)]
 struct ConsumerStatsView {
     consumer: String,
     processing: u64,
@@ -59,12 +68,14 @@ struct ConsumerStatsView {
     dead: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeadLetterStats)]
 struct DeadLetterStatsView {
     open: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BlockedStats)]
 struct BlockedStatsView {
     aggregates: u64,
     more: bool,

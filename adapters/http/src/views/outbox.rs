@@ -5,34 +5,48 @@ use handover_application::ports::{Blocked, Numbered, OutboxRow};
 use handover_domain::{EventId, OutboxStatus, TenantId};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{json_or_text, rfc3339, rfc3339_or_null};
+use crate::document::kinds;
 
 /// An event, wherever it stands.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Event)]
 pub struct EventView {
+    #[schema(value_type = kinds::EventId)]
     event_id: EventId,
     event_type: String,
     aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
     aggregate_id: i64,
     aggregate_seq: i64,
+    #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
+    #[schema(value_type = kinds::OutboxStatus)]
     status: OutboxStatus,
     retry_count: u32,
     max_retry_count: u32,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     next_retry_time: Option<DateTime<Utc>>,
+    #[schema(required)]
     last_error: Option<String>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     update_time: DateTime<Utc>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     sent_time: Option<DateTime<Utc>>,
     #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
     released_time: Option<DateTime<Utc>>,
     trace_id: String,
+    #[schema(value_type = kinds::Json)]
     payload: Value,
 }
 
@@ -61,16 +75,22 @@ impl From<OutboxRow> for EventView {
 }
 
 /// An aggregate whose later events are held.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Blocked)]
 pub struct BlockedView {
     aggregate_type: String,
+    #[schema(value_type = kinds::AggregateId)]
     aggregate_id: i64,
+    #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
+    #[schema(value_type = kinds::EventId)]
     event_id: EventId,
     event_type: String,
+    #[schema(required)]
     last_error: Option<String>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     since: DateTime<Utc>,
     held: u64,
 }

@@ -5,16 +5,21 @@ use handover_application::use_cases::operations::{Finding, FindingKind, Mended, 
 use handover_domain::{EventId, OrderId, TenantId};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::rfc3339;
+use crate::document::kinds;
 
 /// Business rows, outbox, confirms, consume log and effects, compared over a window of time.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Reconciliation)]
 pub struct ReconciliationView {
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     from: DateTime<Utc>,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     to: DateTime<Utc>,
     orders: u64,
     events: u64,
@@ -25,22 +30,32 @@ pub struct ReconciliationView {
     parked: u64,
     sound: bool,
     /// How many findings there are of each kind, those of which there are none included.
+    #[schema(value_type = kinds::Counts)]
     counts: Map<String, Value>,
     findings: Vec<FindingView>,
     more: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Finding)]
 struct FindingView {
+    #[schema(value_type = kinds::FindingName)]
     kind: &'static str,
+    #[schema(value_type = kinds::Id)]
     tenant_id: TenantId,
+    #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
+    #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
+    #[schema(required)]
     event_type: Option<String>,
+    #[schema(required)]
     consumer: Option<String>,
+    #[schema(required)]
     idempotency_key: Option<String>,
     what: String,
+    #[schema(value_type = Option<kinds::MendedName>, required)]
     mended: Option<&'static str>,
 }
 

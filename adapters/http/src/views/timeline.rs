@@ -4,25 +4,33 @@ use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{Timeline, TimelineItem};
 use handover_domain::{EventId, OrderId};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::rfc3339;
+use crate::document::kinds;
 
 /// What happened to an order, in order of time.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Timeline)]
 pub struct TimelineView {
+    #[schema(value_type = kinds::Id)]
     order_id: OrderId,
     items: Vec<ItemView>,
 }
 
 /// What does not apply to an item is left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = TimelineItem)]
 struct ItemView {
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     at: DateTime<Utc>,
+    #[schema(value_type = kinds::TimelineName)]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = kinds::EventId)]
     event_id: Option<EventId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     event_type: Option<String>,

@@ -11,22 +11,42 @@ use serde_json::Value;
 use standardwebhooks::Webhook;
 use tower::ServiceExt;
 
+use crate::document::DOCUMENT;
+
 /// A request on its way.
 pub(crate) struct Request {
     router: Router,
+    method: String,
+    path: String,
     head: request::Builder,
     body: Body,
     text: String,
+    /// Whether its answer is to be in the document.
+    documented: bool,
 }
 
 impl Request {
     pub(crate) fn new(router: &Router, method: &str, path: &str) -> Request {
         let head = HttpRequest::builder().method(method).uri(path);
-        Request { router: router.clone(), head, body: Body::empty(), text: String::new() }
+        Request {
+            router: router.clone(),
+            method: method.to_owned(),
+            path: path.to_owned(),
+            head,
+            body: Body::empty(),
+            text: String::new(),
+            documented: true,
+        }
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Request {
         self.head = self.head.header(name, value);
+        self
+    }
+
+    /// Its answer is one that no adapter gives, and so it is not in the document.
+    pub(crate) fn undocumented(mut self) -> Request {
+        self.documented = false;
         self
     }
 
@@ -65,16 +85,17 @@ impl Request {
             .header("webhook-signature", &signature)
     }
 
-    /// Status, headers and body, whatever the body is.
+    /// Status, headers and body, whatever the body is; what is no text is shown as far as it is one.
     pub(crate) async fn send_raw(self) -> (u16, HeaderMap, String) {
         let response = self.router.oneshot(self.head.body(self.body).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        (parts.status.as_u16(), parts.headers, String::from_utf8(bytes.to_vec()).unwrap())
+        (parts.status.as_u16(), parts.headers, String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The answer, whose envelope and trace id are as they must be.
+    /// The answer, whose envelope and trace id are as they must be, and which is in the document.
     pub(crate) async fn send(self) -> Answer {
+        let (documented, method, path) = (self.documented, self.method.clone(), self.path.clone());
         let (status, headers, text) = self.send_raw().await;
         assert_eq!(headers["content-type"], "application/json", "{text}");
         let body: Value = serde_json::from_str(&text).unwrap();
@@ -83,7 +104,7 @@ impl Request {
         assert!(!body["message"].as_str().unwrap().is_empty(), "{text}");
         let trace_id = body["traceId"].as_str().unwrap().to_owned();
         assert_eq!(headers["x-trace-id"], trace_id.as_str(), "{text}");
-        Answer {
+        let answer = Answer {
             status,
             headers,
             code: body["code"].as_str().unwrap().to_owned(),
@@ -91,7 +112,11 @@ impl Request {
             data: body["data"].clone(),
             trace_id,
             text,
+        };
+        if documented {
+            DOCUMENT.check(&method, &path, &answer);
         }
+        answer
     }
 }
 

@@ -166,6 +166,8 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
             act("dead-letters/discard", r#"{"eventIds":["e-1"],"reason":"r"}"#),
         ];
         for request in requests {
+            // No adapter conflicts while it reads.
+            let request = if code == "A0409" { request.undocumented() } else { request };
             let answer = request.send().await.expect(status, code);
             assert!(!answer.text.contains("swordfish") && answer.data.is_null(), "{}", answer.text);
             assert_eq!(answer.headers.contains_key("retry-after"), code == "C0001");

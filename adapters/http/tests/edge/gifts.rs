@@ -45,18 +45,19 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn an_operator_gives_money_points_and_coupons() {
     let world = World::new().await;
-    let deposit = world.give(DEPOSITS, "k-1", r#"{"amount":100.5}"#).await.expect(201, "00000");
+    let body = r#"{"amount":100.5,"reason":"for order 17"}"#;
+    let deposit = world.give(DEPOSITS, "k-1", body).await.expect(201, "00000");
     assert!(deposit.text.contains(r#""amount":100.50,"balanceAfter":100.50,"#), "{}", deposit.text);
     let money = &deposit.data["amount"];
     let expected = json!({
         "userId": BUYER, "asset": "wallet", "operation": "DEPOSIT", "amount": money, "balanceAfter": money,
-        "idempotencyKey": "deposit:8:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "deposit:8:9:k-1", "createTime": "2026-01-31T08:00:00Z"
     });
     assert_eq!(deposit.data, expected);
     let grant = world.give(GRANTS, "k-1", r#"{"points":300}"#).await.expect(201, "00000");
     let expected = json!({
         "userId": BUYER, "asset": "points", "operation": "GRANT", "amount": 300, "balanceAfter": 300,
-        "idempotencyKey": "grant:8:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "grant:8:9:k-1", "createTime": "2026-01-31T08:00:00Z"
     });
     assert_eq!(grant.data, expected);
     let issued = world.give(COUPONS, "k-1", COUPON).await.expect(201, "00000");
@@ -68,9 +69,17 @@ async fn an_operator_gives_money_points_and_coupons() {
     });
     assert_eq!(issued.data, expected);
     let audit = world.get_operating("/api/v1/ops/audit").send().await.expect(200, "00000");
-    let actions: Vec<&str> =
-        audit.data["items"].as_array().unwrap().iter().map(|item| item["action"].as_str().unwrap()).collect();
-    assert_eq!(actions, ["coupon.issue", "points.grant", "wallet.deposit"]);
+    let items = audit.data["items"].as_array().unwrap().iter();
+    let told: Vec<Value> = items.map(|item| json!([item["action"], item["reason"]])).collect();
+    let told_of = |action: &str, reason: Value| json!([action, reason]);
+    assert_eq!(
+        told,
+        [
+            told_of("coupon.issue", json!(null)),
+            told_of("points.grant", json!(null)),
+            told_of("wallet.deposit", json!("for order 17"))
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,9 +110,17 @@ async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
     let anothers = world.give("/api/v1/ops/wallets/9/deposits", "k-1", r#"{"amount":7.00}"#).await;
     anothers.expect(201, "00000");
     assert_eq!(world.available("wallet").await.to_string(), "10.00", "and so has each user");
+    let colleague = world.token(11, 1, &[Role::Operator]);
+    let deposit = world.post(DEPOSITS).token(&colleague).header("x-idempotency-key", "k-1");
+    deposit.json(r#"{"amount":10.00}"#).send().await.expect(201, "00000");
+    assert_eq!(world.available("wallet").await.to_string(), "20.00", "and so has each operator");
     world.deposited("10.00").await;
     world.deposited("10.00").await;
-    assert_eq!(world.available("wallet").await.to_string(), "30.00");
+    assert_eq!(world.available("wallet").await.to_string(), "40.00");
+    // The answer is forgotten after a day, what was given never.
+    tokio::time::advance(std::time::Duration::from_secs(25 * 60 * 60)).await;
+    world.give(DEPOSITS, "k-1", r#"{"amount":10.00}"#).await.expect(201, "00000");
+    assert_eq!(world.available("wallet").await.to_string(), "40.00");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,17 +1,23 @@
 //! What a request leaves in the log.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use handover_application::ports::StoreError;
 use serde_json::Value;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::OptionalWriter;
 
 use crate::world::{BUYER, Broken, Setup, World};
 
 /// A log in memory.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
+
+thread_local! {
+    /// Where this thread's lines go; a test is a thread of its own.
+    static HERE: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -23,19 +29,26 @@ impl Write for Log {
     }
 }
 
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Log;
+/// Writes what its thread logs, for as long as it lives.
+struct Listening;
 
-    fn make_writer(&'a self) -> Log {
-        self.clone()
+impl Drop for Listening {
+    fn drop(&mut self) {
+        HERE.set(None);
     }
 }
 
 impl Log {
-    /// Writes what this thread logs, for as long as the guard lives.
-    fn begin(&self) -> tracing::subscriber::DefaultGuard {
-        let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(self.clone());
-        tracing::subscriber::set_default(subscriber.finish())
+    /// One subscriber for the whole process: what a line without one of its own finds decides for every thread whether
+    /// there is anybody to write it for.
+    fn begin(&self) -> Listening {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            let log = || OptionalWriter::from(HERE.with_borrow(Option::clone));
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(log).init();
+        });
+        HERE.set(Some(self.clone()));
+        Listening
     }
 
     /// The lines of the edge.
@@ -53,14 +66,14 @@ async fn a_request_leaves_one_line_with_its_trace_route_status_and_duration() {
     let log = Log::default();
     let guard = log.begin();
     let request = world.get("/api/v1/orders/4711?x").header("x-trace-id", "t-1").token(&token);
-    request.send().await.expect(404, "A0404");
+    request.send().await.expect(400, "A0400");
     drop(guard);
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line = &lines[0];
     assert_eq!(
         (&line["level"], &line["message"], &line["status"]),
-        (&"INFO".into(), &"answered".into(), &404.into())
+        (&"INFO".into(), &"answered".into(), &400.into())
     );
     assert_eq!(line["durationMs"], 0);
     let span = &line["span"];

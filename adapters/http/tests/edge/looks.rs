@@ -86,12 +86,13 @@ async fn the_audit_log_comes_in_pages_newest_first_and_each_operator_sees_its_te
     }
     let reasons = |page: &Value| -> Vec<String> {
         let items = page["items"].as_array().unwrap().iter();
-        items.map(|item| item["reason"].as_str().unwrap().to_owned()).collect()
+        items.filter_map(|item| item["reason"].as_str().map(str::to_owned)).collect()
     };
-    let first = world.look("audit?limit=2").await;
+    // Between them the looks at what is to be redriven are there.
+    let first = world.look("audit?limit=3").await;
     assert_eq!(reasons(&first), ["third", "second"]);
     let cursor = first["nextCursor"].as_str().unwrap();
-    let rest = world.look(&format!("audit?limit=2&cursor={cursor}")).await;
+    let rest = world.look(&format!("audit?limit=3&cursor={cursor}")).await;
     assert_eq!((reasons(&rest), &rest["nextCursor"]), (vec!["first".to_owned()], &Value::Null));
     let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
     let other = world.get("/api/v1/ops/audit").token(&elsewhere).send().await.expect(200, "00000");
@@ -99,4 +100,37 @@ async fn the_audit_log_comes_in_pages_newest_first_and_each_operator_sees_its_te
     let platform = world.token(STRANGER, 2, &[Role::Platform]);
     let all = world.get("/api/v1/ops/audit?tenantId=1").token(&platform).send().await.expect(200, "00000");
     assert_eq!(reasons(&all.data).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_look_is_in_the_audit_log_with_what_was_asked_for_and_how_much_was_shown() {
+    let world = World::new().await;
+    let (order, ids) = world.failed_order().await;
+    let path = format!("/api/v1/ops/outbox?aggregateId={order}&limit=1");
+    let sees_people = world.token(STRANGER, 1, &[Role::Operator, Role::Pii]);
+    let answer = world.get(&path).token(&sees_people).header("x-trace-id", "t-1").send().await;
+    let cursor = answer.expect(200, "00000").data["nextCursor"].as_str().unwrap().to_owned();
+    world.look(&format!("outbox?aggregateId={order}&status=FAILED&cursor={cursor}")).await;
+    world.look(&format!("outbox/{}", ids[0])).await;
+    let missing = world.get("/api/v1/ops/outbox/no-such").token(&sees_people).send().await;
+    missing.expect(404, "A0404");
+    let audit = world.look("audit?limit=4").await;
+    let told: Vec<Value> = audit["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| json!([entry["action"], entry["selection"], entry["matched"], entry["changed"]]))
+        .collect();
+    let cursor: i64 = cursor.parse().unwrap();
+    assert_eq!(
+        told,
+        [
+            json!(["outbox.show", { "eventId": "no-such", "unmasked": true }, 0, 0]),
+            json!(["outbox.show", { "eventId": ids[0] }, 1, 0]),
+            json!(["outbox.list", { "aggregateId": order, "status": "FAILED", "tenantId": 1, "cursor": cursor }, 1, 0]),
+            json!(["outbox.list", { "aggregateId": order, "tenantId": 1, "unmasked": true }, 1, 0]),
+        ]
+    );
+    let first = &audit["items"][3];
+    assert_eq!((&first["actor"], &first["traceId"]), (&json!(format!("user:{STRANGER}")), &json!("t-1")));
 }

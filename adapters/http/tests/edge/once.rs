@@ -1,5 +1,8 @@
 //! Requests under an idempotency key (spec §4; seed 003 §2).
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use handover_application::idempotency::{Begun, KeyedRequest, Ticket, begin};
@@ -161,7 +164,7 @@ async fn while_one_is_at_work_repeats_are_told_so_and_its_lease_heals_a_crash() 
     };
     let outcome = list_product(&world.app, &late, lamp).await;
     assert!(matches!(outcome, Err(UseCaseError::InProgress)), "{outcome:?}");
-    ticket.refused(&world.app).await.unwrap();
+    ticket.refused().await.unwrap();
     let again = world.listing(SELLER, "k").send().await.expect(201, "00000");
     assert_eq!((is_replayed(&again), &again.data), (true, &healed.data));
     assert_eq!(world.products().await, 2, "the one whose hash was looked for, and this");
@@ -219,6 +222,55 @@ async fn what_operators_do_in_more_than_one_transaction_is_answered_again_too() 
     assert_eq!(first.data, again.data);
     let audit = world.get_operating("/api/v1/ops/audit").send().await.expect(200, "00000");
     assert_eq!(audit.data["items"].as_array().unwrap().len(), 1);
+}
+
+/// Asks, hangs up after the request was polled so often, and waits until everything has come to rest.
+async fn hung_up(request: Request, after: usize) {
+    let mut asking = pin!(request.send_raw());
+    for _ in 0..after {
+        let ended = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context).is_ready())).await;
+        if ended {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    // It is dropped at the end of this function; what it began goes on.
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_hangs_up_wherever_that_is_finds_one_effect_and_its_answer() {
+    let world = World::new().await;
+    world.order().await;
+    world.settled().await;
+    let redrive = |key: &str| {
+        let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;
+        world.post_operating("/api/v1/ops/outbox/redrive").header(KEY, key).json(body)
+    };
+    let before = world.products().await;
+    for (count, polls) in [1, 2, 3, 5, 8, 13, 21, 34].into_iter().enumerate() {
+        let key = format!("k-{polls}");
+        hung_up(world.listing(SELLER, &key), polls).await;
+        hung_up(redrive(&key), polls).await;
+        world.app.tx.clock.sleep(Duration::from_secs(1)).await;
+        world.listing(SELLER, &key).send().await.expect(201, "00000");
+        assert_eq!(world.products().await, before + count + 1, "after {polls}");
+        redrive(&key).send().await.expect(200, "00000");
+        assert_eq!(world.changes().await.len(), count + 1, "after {polls}");
+        world.settled().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_repeated_to_somebody_who_is_no_operator_any_more() {
+    let world = World::new().await;
+    let give = |roles: &[Role]| {
+        let token = world.token(STRANGER, 1, roles);
+        let request = world.post("/api/v1/ops/wallets/8/deposits").token(&token).header(KEY, "k");
+        request.json(r#"{"amount":10}"#)
+    };
+    give(&[Role::Operator]).send().await.expect(201, "00000");
+    give(&[Role::User]).send().await.expect(403, "A0303");
+    assert!(is_replayed(&give(&[Role::Operator]).send().await.expect(201, "00000")));
 }
 
 #[tokio::test(start_paused = true)]

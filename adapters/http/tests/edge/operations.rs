@@ -1,8 +1,14 @@
 //! `/api/v1/ops`, `/healthz`, `/readyz`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
 use handover_application::Role;
-use handover_http::Problem;
+use handover_http::{Problem, Readiness, SharedReadiness};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::world::{BUYER, SELLER, STRANGER, Setup, World};
 
@@ -151,4 +157,35 @@ async fn a_process_lives_and_says_what_keeps_it_from_serving() {
     world.get("/healthz").send().await.expect(200, "00000");
     let answer = world.get("/readyz").send().await.expect(503, "C0001");
     assert_eq!(answer.data, json!({ "problems": [{ "part": "database", "what": "not migrated" }] }));
+}
+
+/// Says how often it was asked.
+struct Counting(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Readiness for Counting {
+    #[allow(clippy::disallowed_methods, reason = "a database that takes its time, on paused time")]
+    async fn problems(&self) -> Vec<Problem> {
+        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if asked == 0 { Vec::new() } else { vec![Problem { part: "database".into(), what: "gone".into() }] }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_ask_whether_it_serves_the_database_is_asked_ten_times_a_second() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let readiness = Box::new(SharedReadiness::new(Counting(Arc::clone(&asked))));
+    let world = World::with(Setup { readiness, ..Setup::default() }).await;
+    let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
+    for answer in all.join_all().await {
+        answer.expect(200, "00000");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    tokio::time::advance(SharedReadiness::<Counting>::LASTS).await;
+    let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
+    for answer in all.join_all().await {
+        answer.expect(503, "C0001");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
 }

@@ -82,8 +82,19 @@ async fn what_is_missing_is_told_by_a_look_and_mended_by_a_repair() {
     let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
     let theirs = world.post(REPAIR).token(&elsewhere).send().await.expect(200, "00000");
     assert_eq!(theirs.data["findings"], json!([]));
-    let mended = world.post_operating(REPAIR).json("{}").send().await.expect(200, "00000").data;
+    let mended = world
+        .post_operating(REPAIR)
+        .json(r#"{"reason":"the disk is back"}"#)
+        .send()
+        .await
+        .expect(200, "00000")
+        .data;
     assert_eq!((&mended["sound"], &mended["findings"][0]["mended"]), (&json!(true), &json!("announced")));
+    let changes = world.changes().await;
+    let told = &changes[0];
+    assert_eq!((&told["action"], &told["changed"]), (&json!("reconciliation.repair"), &json!(1)));
+    assert_eq!(told["reason"], "the disk is back");
+    assert_eq!(told["selection"]["finding"], "missingEvent");
     world.rested().await;
     let told = world.reconciled("").await;
     assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])));

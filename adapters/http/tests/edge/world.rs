@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{
-    Bucket, LimitKey, OnFailed, RateLimiter, Store, StoreError, Taken, UnitOfWork, View,
+    Bucket, IdempotencyStore, LimitKey, OnFailed, RateLimiter, Store, StoreError, Taken, UnitOfWork, View,
 };
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
 use handover_domain::{PointsRules, TenantId, UserId};
@@ -47,6 +47,8 @@ pub(crate) struct Setup {
     pub(crate) admission: Option<Admission>,
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<dyn Store>>,
+    /// None: in the store.
+    pub(crate) keys: Option<Arc<dyn IdempotencyStore>>,
     pub(crate) on_failed: OnFailed,
     pub(crate) points: PointsRules,
     pub(crate) metrics: Option<Render>,
@@ -62,6 +64,7 @@ impl Default for Setup {
             admission: None,
             readiness: Box::new(Vec::<Problem>::new),
             store: None,
+            keys: None,
             on_failed: OnFailed::Continue,
             points: PointsRules::default(),
             metrics: None,
@@ -82,6 +85,20 @@ impl World {
     }
 
     pub(crate) async fn with(setup: Setup) -> World {
+        let (is_apart, metrics) = (setup.apart, setup.metrics.clone());
+        let (edge, broker, memory) = World::edge(setup).await;
+        let (app, tokens) = (edge.app.clone(), Tokens::new(SECRET).unwrap());
+        let (router, operators) = if is_apart {
+            let (public, operators) = apart(edge, metrics);
+            (public, Some(operators))
+        } else {
+            (router_with(edge, metrics), None)
+        };
+        World { router, operators, app, broker, memory, tokens, keys: AtomicU64::new(0) }
+    }
+
+    /// What a router of such a world works with.
+    pub(crate) async fn edge(setup: Setup) -> (Edge, MemoryBroker, MemoryStore) {
         let clock = Arc::new(VirtualClock::new(start()));
         let broker = MemoryBroker::new(clock.clone());
         let sound = setup.store.is_none();
@@ -104,23 +121,19 @@ impl World {
         if sound {
             runtime::prepare(&app).await.unwrap();
         }
+        let app = match setup.keys {
+            Some(keys) => app.with_keys(keys),
+            None => app,
+        };
         let edge = Edge {
-            app: app.clone(),
+            app,
             tokens: setup.tokens.unwrap_or_else(|| Tokens::new(SECRET).unwrap()),
             callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
             readiness: setup.readiness,
             admission: setup.admission.unwrap_or_else(unlimited),
             limits: setup.limits,
         };
-        let tokens = Tokens::new(SECRET).unwrap();
-        let (router, operators) = match setup.apart {
-            true => {
-                let (public, operators) = apart(edge, setup.metrics);
-                (public, Some(operators))
-            }
-            false => (router_with(edge, setup.metrics), None),
-        };
-        World { router, operators, app, broker, memory, tokens, keys: AtomicU64::new(0) }
+        (edge, broker, memory)
     }
 
     pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {

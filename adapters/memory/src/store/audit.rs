@@ -1,10 +1,9 @@
-//! What operators did.
+//! What operators asked for and did.
 
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use handover_application::ports::{AuditEntry, AuditQueries, AuditRepo, Numbered, StoreError};
-use handover_domain::TenantId;
+use handover_application::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::limited;
 use super::statement::next;
@@ -24,7 +23,7 @@ impl Row for Numbered<AuditEntry> {
 impl AuditQueries for MemoryUnit {
     async fn audit_page(
         &mut self,
-        tenant: Option<TenantId>,
+        filter: &AuditFilter,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
@@ -33,7 +32,8 @@ impl AuditQueries for MemoryUnit {
                 .audit_log()
                 .select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
             newest_first
-                .filter(|row| tenant.is_none_or(|tenant| row.effect.tenant == tenant))
+                .filter(|row| filter.tenant.is_none_or(|tenant| row.effect.tenant == tenant))
+                .filter(|row| row.effect.changed > 0 || !filter.changes)
                 .take(limited(limit))
                 .cloned()
                 .collect()

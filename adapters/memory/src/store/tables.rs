@@ -64,51 +64,62 @@ impl<R: Row> Table<R> {
     }
 }
 
-/// What a unit has written to a table and not committed.
-pub(super) struct Overlay<R: Row> {
-    written: Table<R>,
+/// What a unit has written to a table and not committed. Most units write to few tables: one that is left alone costs
+/// nothing.
+pub(super) struct Overlay<R: Row>(Option<Box<Written<R>>>);
+
+/// The rows of an [`Overlay`].
+struct Written<R: Row> {
+    table: Table<R>,
     removed: BTreeSet<R::Key>,
 }
 
 impl<R: Row> Default for Overlay<R> {
     fn default() -> Self {
-        Overlay { written: Table::default(), removed: BTreeSet::new() }
+        Overlay(None)
+    }
+}
+
+impl<R: Row> Default for Written<R> {
+    fn default() -> Self {
+        Written { table: Table::default(), removed: BTreeSet::new() }
     }
 }
 
 impl<R: Row> Overlay<R> {
     pub(super) fn put(&mut self, row: R) {
-        self.removed.remove(&row.key());
-        self.written.put(row);
+        let written = self.0.get_or_insert_default();
+        written.removed.remove(&row.key());
+        written.table.put(row);
     }
 
     pub(super) fn remove(&mut self, key: &R::Key) {
-        self.written.remove(key);
-        self.removed.insert(key.clone());
+        let written = self.0.get_or_insert_default();
+        written.table.remove(key);
+        written.removed.insert(key.clone());
     }
 
     pub(super) fn apply(self, table: &mut Table<R>) {
-        for key in &self.removed {
+        let Some(written) = self.0 else { return };
+        for key in &written.removed {
             table.remove(key);
         }
-        for row in self.written.rows.into_values() {
+        for row in written.table.rows.into_values() {
             table.put(row);
         }
     }
+}
 
-    fn is_empty(&self) -> bool {
-        self.written.rows.is_empty() && self.removed.is_empty()
-    }
-
+impl<R: Row> Written<R> {
     fn hides(&self, key: &R::Key) -> bool {
-        self.written.rows.contains_key(key) || self.removed.contains(key)
+        self.table.rows.contains_key(key) || self.removed.contains(key)
     }
 }
 
 /// A table as a statement sees it: the latest committed rows under the unit's own.
 pub(super) struct Merged<'a, R: Row> {
     committed: &'a Table<R>,
-    own: &'a Overlay<R>,
+    own: Option<&'a Written<R>>,
 }
 
 impl<R: Row> Clone for Merged<'_, R> {
@@ -121,14 +132,16 @@ impl<R: Row> Copy for Merged<'_, R> {}
 
 impl<'a, R: Row> Merged<'a, R> {
     pub(super) fn new(committed: &'a Table<R>, own: &'a Overlay<R>) -> Self {
-        Merged { committed, own }
+        Merged { committed, own: own.0.as_deref() }
     }
 
     pub(super) fn get(self, key: &R::Key) -> Option<&'a R> {
-        if let Some(row) = self.own.written.get(key) {
-            return Some(row);
+        match self.own {
+            None => self.committed.get(key),
+            Some(own) => {
+                own.table.get(key).or_else(|| self.committed.get(key).filter(|_| !own.removed.contains(key)))
+            }
         }
-        self.committed.get(key).filter(|_| !self.own.removed.contains(key))
     }
 
     /// Rows that `pick` finds by an index, in its order: it yields pairs of sort key and row, ascending.
@@ -139,9 +152,10 @@ impl<'a, R: Row> Merged<'a, R> {
         pick: impl Fn(&'a Table<R>) -> I,
     ) -> impl Iterator<Item = &'a R> {
         let own = self.own;
-        let untouched = own.is_empty();
-        let committed = pick(self.committed).filter(move |(_, row)| untouched || !own.hides(&row.key()));
-        InOrder { left: committed.peekable(), right: pick(&own.written).peekable() }
+        let is_as_committed = move |row: &R| own.is_none_or(|own| !own.hides(&row.key()));
+        let committed = pick(self.committed).filter(move |(_, row)| is_as_committed(row));
+        let written = own.map(|own| pick(&own.table)).into_iter().flatten();
+        InOrder { left: committed.peekable(), right: written.peekable() }
     }
 
     /// As [`Merged::select`], for all rows in the order of their keys.

@@ -208,7 +208,14 @@ fn known(rest: &str, parameters: &[&str]) -> Result<(), InvalidOptions> {
     let names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
     match names.filter(|name| !name.is_empty()).find(|name| !parameters.contains(name)) {
         Some(name) => {
-            Err(InvalidOptions(format!("nothing is called {name} here; known are {}", parameters.join(", "))))
+            let known = parameters.join(", ");
+            // What follows a bare `?` of a password is a part of that, and never repeated.
+            let is_name = name.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_'));
+            Err(InvalidOptions(if is_name {
+                format!("nothing is called {name} here; known are {known}")
+            } else {
+                format!("after the ? is no option; known are {known}, and a ? in a password is written %3F")
+            }))
         }
         None => Ok(()),
     }

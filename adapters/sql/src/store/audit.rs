@@ -1,15 +1,15 @@
-//! What operators did. The schema refuses to change or remove a row.
+//! What operators asked for and did. The schema refuses to change or remove a row.
 
 use async_trait::async_trait;
-use handover_application::ports::{AuditEntry, AuditQueries, AuditRepo, Numbered, StoreError};
+use handover_application::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 use handover_domain::TenantId;
 
 use super::page::Page;
 use crate::row::Row;
 use crate::session::Session;
-use crate::value::values;
+use crate::value::{Value, values};
 
-const COLUMNS: &str = "tenant_id, actor, action, selection, changed, reason, trace_id, create_time";
+const COLUMNS: &str = "tenant_id, actor, action, selection, matched, changed, reason, trace_id, create_time";
 
 fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
     let row = row.of("audit_log", "id");
@@ -18,6 +18,7 @@ fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
         actor: row.string("actor")?,
         action: row.string("action")?,
         selection: row.string("selection")?,
+        matched: row.id("matched")?,
         changed: row.id("changed")?,
         reason: row.opt_string("reason")?,
         trace_id: row.string("trace_id")?,
@@ -26,17 +27,22 @@ fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
     Ok(Numbered { id: row.int("id")?, effect })
 }
 
+pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
+    Page::below(&format!("SELECT id, {COLUMNS} FROM audit_log"), "id", before)
+        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+        .with("is_change = ?", filter.changes.then_some(1_i64))
+        .of_at_most(most)
+}
+
 #[async_trait]
 impl AuditQueries for Session {
     async fn audit_page(
         &mut self,
-        tenant: Option<TenantId>,
+        filter: &AuditFilter,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
-        let (sql, values) = Page::below(&format!("SELECT id, {COLUMNS} FROM audit_log"), "id", before)
-            .with("tenant_id = ?", tenant.map(TenantId::get))
-            .of_at_most(most);
+        let (sql, values) = page(filter, before, most);
         self.fetch(&sql, values).await?.iter().map(entry).collect()
     }
 }
@@ -49,6 +55,7 @@ impl AuditRepo for Session {
             &entry.actor,
             &entry.action,
             &entry.selection,
+            i64::try_from(entry.matched).unwrap_or(i64::MAX),
             i64::try_from(entry.changed).unwrap_or(i64::MAX),
             &entry.reason,
             &entry.trace_id,

@@ -118,6 +118,11 @@ impl SqlStore {
         self.engine.facts().await
     }
 
+    /// Whether this user is refused to change or remove what the audit log says, as long as the schema stays as it is.
+    pub async fn guards_audit_log(&self) -> Result<bool, StoreError> {
+        self.engine.guards_audit_log().await
+    }
+
     /// The database's own now: the one clock of all processes that share it (spec §1 "time").
     pub async fn database_now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.reading().await?.now().await

@@ -6,11 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Clock, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, OnFailed};
+use handover_application::ports::{
+    AuditFilter, Clock, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, OnFailed,
+};
 use handover_domain::{ConsumeStatus, EventId, OrderId, TenantId, UserId};
 
 use super::due::in_order_of_ids;
-use super::{SqlStore, consume, dead_letters, outbox_operations, payments};
+use super::{SqlStore, audit, consume, dead_letters, outbox_operations, payments};
 use crate::SqliteOptions;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -66,6 +68,8 @@ async fn what_operators_read_is_found_by_an_index() {
     let of_event = ConsumedFilter { tenant, event_id: Some(events[0].clone()), ..dead.clone() };
     let keys = ["a".to_owned(), "b".to_owned()];
     let letters = DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
+    let looks = AuditFilter { tenant, changes: false };
+    let changes = AuditFilter { tenant, changes: true };
     let payments = (payments::of_order(), values![1i64, 1i64]);
     let cases = [
         (outbox_operations::blocked(dialect, None, None, 100), "SCAN o USING INDEX idx_outbox_failed"),
@@ -81,6 +85,8 @@ async fn what_operators_read_is_found_by_an_index() {
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
         (dead_letters::page(&letters, None, 100), "SEARCH dead_letters USING INDEX idx_dead_letters_tenant"),
         (payments, "SEARCH payments USING INDEX idx_payments_order"),
+        (audit::page(&looks, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_tenant"),
+        (audit::page(&changes, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_changes"),
     ];
     for (query, step) in cases {
         let sql = query.0.clone();

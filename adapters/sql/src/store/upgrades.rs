@@ -11,6 +11,9 @@ use super::plans::NoClock;
 use crate::SqliteOptions;
 
 const UNDO_ASSETS: &[&str] = &[
+    "DROP INDEX idx_audit_changes",
+    "ALTER TABLE audit_log DROP COLUMN is_change",
+    "ALTER TABLE audit_log DROP COLUMN matched",
     "DROP TABLE coupons",
     "DROP TABLE asset_holds",
     "DROP TABLE asset_balances",
@@ -42,7 +45,7 @@ async fn orders_from_before_there_were_assets_name_none() {
                  1, '2026-02-04T10:30:00.000000Z', '2026-02-04T10:30:00.000000Z')";
     session.execute(order, Vec::new()).await.unwrap();
     drop(session);
-    assert_eq!(store.schema_version().await.unwrap(), (Some(5), 7));
+    assert_eq!(store.schema_version().await.unwrap(), (Some(5), 8));
     store.migrate().await.unwrap();
     let mut session = store.reading().await.unwrap();
     let id = OrderId::try_from(7).unwrap();

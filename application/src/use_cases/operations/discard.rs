@@ -10,7 +10,7 @@ use handover_domain::{ConsumeStatus, EventId};
 use tracing::warn;
 
 use super::letters::{Letters, Refused, UNDECIDED, decided};
-use super::{Action, ActionUnit, Reason, done_before};
+use super::{Action, ActionUnit, Reason, done_before, only};
 use crate::consumers::given_up;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
@@ -69,18 +69,24 @@ pub async fn discard_dead_letters(
         more: chosen.more,
         ..Discarded::default()
     };
+    let tenant = only(chosen.letters.iter().map(|letter| letter.tenant)).or(command.letters.tenant());
     let cases = cases(app, chosen.letters).await?;
-    if command.dry_run {
-        let standing = Standing::read(app.view().await?.as_mut(), &cases).await?;
-        discarded.refused =
-            cases.iter().filter_map(|case| case.refused(standing.verdict(case).why())).collect();
-        return Ok(discarded);
-    }
     let action = Action {
         name: "dead-letters.discard",
         selection: command.letters.selection(),
         reason: Some(command.reason),
     };
+    if command.dry_run {
+        let standing = Standing::read(app.view().await?.as_mut(), &cases).await?;
+        discarded.refused =
+            cases.iter().filter_map(|case| case.refused(standing.verdict(case).why())).collect();
+        action.dry_run().told(app, context, tenant, discarded.matched).await?;
+        return Ok(discarded);
+    }
+    if cases.is_empty() {
+        action.told(app, context, tenant, 0).await?;
+        return Ok(discarded);
+    }
     let cases = cases.into_iter().map(|case| (case.letter.tenant, case));
     for (part, unit) in action.units(context, cases, UNIT, app.now()).into_iter().enumerate() {
         let unit = Arc::new(unit);
@@ -257,7 +263,7 @@ async fn close_in(
     if !records.is_empty() {
         unit.record(&records).await?;
     }
-    if changed > 0 {
+    if !is_repeated {
         unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
     }
     Ok(whys)

@@ -1,12 +1,14 @@
 //! An operator gives a user wallet balance, points or a coupon.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Account, Asset, AssetOperation, Coupon, CouponId, CouponStatus, Money, OperationKey, OperationKind,
     Points, Posting, Purse, TenantId, UserId,
 };
 
-use super::{Action, asked};
+use super::{Action, Reason, asked, found_done};
 use crate::idempotency::{Effect, with_answer};
 use crate::ports::{AuditEntry, IdKind, StoreError, UnitOfWork};
 use crate::use_cases::UseCaseError;
@@ -21,27 +23,29 @@ pub enum Gift {
     Grant(Points),
 }
 
-/// Gives wallet balance or points. Under the same idempotency key it is given once, and the first result is returned; the
-/// same key with another gift is refused. Without a key every call gives.
+/// Gives wallet balance or points. Under the same idempotency key of the same operator it is given once, for ever,
+/// and the first result is returned; the same key with another gift is refused. Without a key every call gives.
 pub async fn give(
     app: &App,
     context: &CommandContext,
     user: UserId,
     gift: Gift,
+    reason: Option<Reason>,
 ) -> Result<AssetOperation, UseCaseError> {
-    operator(context)?;
+    let operator = operator(context)?;
     let (tenant, now) = (context.tenant, app.now());
     let (purse, kind, amount, from) = match gift {
         Gift::Deposit(amount) => (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway),
         Gift::Grant(points) => (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued),
     };
     let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(kind, user, ticket.key()),
-        None => OperationKey::by_operator(kind, user, app.ids.event().as_str()),
+        Some(ticket) => OperationKey::by_operator(kind, user, operator, ticket.key()),
+        None => OperationKey::by_operator(kind, user, operator, app.ids.event().as_str()),
     };
+    let entry = entry(context, purse.asset(), kind, (user, amount), reason, now);
     let by = context.clone();
-    with_answer(app, context, Effect::Creates, move |unit, _| {
-        let (key, context) = (key.clone(), by.clone());
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
+        let (key, context, entry) = (key.clone(), by.clone(), entry.clone());
         Box::pin(async move {
             let users = [(tenant, user)];
             let balance = unit
@@ -50,8 +54,11 @@ pub async fn give(
                 .pop()
                 .ok_or(StoreError::Backend("a balance was asked for and not answered".into()))?;
             if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
-                let same = (before.user, before.kind, before.amount) == (user, kind, amount);
-                return if same { Ok(before) } else { Err(UseCaseError::KeyTaken) };
+                if (before.user, before.kind, before.amount) != (user, kind, amount) {
+                    return Err(UseCaseError::KeyTaken);
+                }
+                found_done(unit, attempt, &entry).await?;
+                return Ok(before);
             }
             let (after, entries) = balance.receive(amount, from, now)?;
             let operation = AssetOperation {
@@ -71,7 +78,7 @@ pub async fn give(
             };
             unit.put_balances(&[after]).await?;
             unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
-            unit.audit(&entry(&context, operation.asset, kind, (user, amount), now)).await?;
+            unit.audit(&entry).await?;
             Ok(operation)
         })
     })
@@ -79,7 +86,7 @@ pub async fn give(
 }
 
 /// A coupon to be issued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssueCoupon {
     /// To whom.
     pub user: UserId,
@@ -89,27 +96,35 @@ pub struct IssueCoupon {
     pub min_spend: Money,
     /// From this moment on it can be used no more.
     pub expires_at: DateTime<Utc>,
+    /// Why.
+    pub reason: Option<Reason>,
 }
 
-/// Issues a coupon. Under the same idempotency key it is issued once, and the first one is returned.
+/// Issues a coupon. Under the same idempotency key of the same operator it is issued once, for ever, and the first one is
+/// returned.
 pub async fn issue_coupon(
     app: &App,
     context: &CommandContext,
     command: IssueCoupon,
 ) -> Result<Coupon, UseCaseError> {
-    operator(context)?;
+    let operator = operator(context)?;
     let (tenant, now) = (context.tenant, app.now());
     let id: CouponId = app.ids.next(IdKind::Coupon).await?;
     let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, ticket.key()),
+        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, operator, ticket.key()),
         None => OperationKey::issue(id),
     };
-    let by = context.clone();
-    with_answer(app, context, Effect::Creates, move |unit, _| {
-        let (key, context) = (key.clone(), by.clone());
+    let given = (command.user, command.discount.minor());
+    let entry = entry(context, Asset::Coupon, OperationKind::Issue, given, command.reason.clone(), now);
+    let job = Arc::new((key, context.trace.clone(), command, entry));
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
+        let job = Arc::clone(&job);
         Box::pin(async move {
-            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
-                return issued_before(unit, tenant, &before, command).await;
+            let (key, trace, command, entry) = &*job;
+            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
+                let coupon = issued_before(unit, tenant, &before, command).await?;
+                found_done(unit, attempt, entry).await?;
+                return Ok(coupon);
             }
             let coupon = Coupon {
                 id,
@@ -127,7 +142,7 @@ pub async fn issue_coupon(
             unit.insert_coupon(&coupon).await?;
             let operation = AssetOperation {
                 tenant,
-                key,
+                key: key.clone(),
                 asset: Asset::Coupon,
                 kind: OperationKind::Issue,
                 user: command.user,
@@ -137,12 +152,11 @@ pub async fn issue_coupon(
                 amount: command.discount.minor(),
                 balance_after: None,
                 event_id: None,
-                trace_id: Some(context.trace.trace_id.clone()),
+                trace_id: Some(trace.trace_id.clone()),
                 at: now,
             };
             unit.post(&[Posting { operation, entries: Vec::new() }]).await?;
-            let given = (command.user, command.discount.minor());
-            unit.audit(&entry(&context, Asset::Coupon, OperationKind::Issue, given, now)).await?;
+            unit.audit(entry).await?;
             Ok(coupon)
         })
     })
@@ -153,7 +167,7 @@ async fn issued_before(
     unit: &mut dyn UnitOfWork,
     tenant: TenantId,
     before: &AssetOperation,
-    command: IssueCoupon,
+    command: &IssueCoupon,
 ) -> Result<Coupon, UseCaseError> {
     let found = match before.coupon {
         Some(id) => unit.coupon_by_id(tenant, id).await?,
@@ -165,9 +179,10 @@ async fn issued_before(
     if same { Ok(coupon) } else { Err(UseCaseError::KeyTaken) }
 }
 
-fn operator(context: &CommandContext) -> Result<(), UseCaseError> {
+/// Who it is, if that is somebody with an account.
+fn operator(context: &CommandContext) -> Result<Option<UserId>, UseCaseError> {
     if context.has(Role::Operator) {
-        Ok(())
+        Ok(context.user())
     } else {
         Err(UseCaseError::NotAllowed { what: "the role operator" })
     }
@@ -179,6 +194,7 @@ fn entry(
     asset: Asset,
     kind: OperationKind,
     (user, amount): (UserId, i64),
+    reason: Option<Reason>,
     at: DateTime<Utc>,
 ) -> AuditEntry {
     let name = match kind {
@@ -195,6 +211,6 @@ fn entry(
         | OperationKind::Payout => kind.as_str(),
     };
     let selection = asked([("userId", Some(user.get().into())), ("amount", Some(asset.show(amount).into()))]);
-    let action = Action { name, selection, reason: None };
-    AuditEntry { changed: 1, ..action.entry(context, (1, 1), at) }
+    let action = Action { name, selection, reason };
+    AuditEntry { matched: 1, changed: 1, ..action.entry(context, (1, 1), at) }
 }

@@ -98,6 +98,14 @@ impl Letters {
         }
     }
 
+    /// Of which tenant, if one is named.
+    pub(super) fn tenant(&self) -> Option<TenantId> {
+        match self {
+            Letters::Keys { .. } => None,
+            Letters::Filter { tenant, .. } => *tenant,
+        }
+    }
+
     /// What was asked for, for the audit log.
     pub(super) fn selection(&self) -> Map<String, Value> {
         match self {

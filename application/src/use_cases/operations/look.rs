@@ -1,12 +1,14 @@
-//! What operators look at: one event, blocked aggregates, dead letters, the consume log, the audit log.
+//! What operators look at: events, blocked aggregates, dead letters, the consume log, queues, the audit log.
 
 use std::collections::BTreeSet;
 
 use handover_domain::{EventId, TenantId};
+use serde_json::Value;
 
+use super::{Action, count, events_of};
 use crate::ports::{
-    AuditEntry, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OnFailed,
-    OutboxRow,
+    AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
+    OnFailed, OutboxFilter, OutboxRow, QueueDepth,
 };
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::{Page, visible_tenant};
@@ -21,6 +23,9 @@ pub async fn find_event(
     let tenant = visible_tenant(context, None)?;
     let mut rows = app.view().await?.outbox_by_event(std::slice::from_ref(id)).await?;
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
+    let of = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
+    let look = Action::look_at_people("outbox.show", context, [("eventId", Some(id.as_str().into()))]);
+    look.told(app, context, of, count(rows.len())).await?;
     let mut row = rows.pop().ok_or(UseCaseError::NotFound { what: "event" })?;
     row.payload = privacy::shown(context, row.payload);
     Ok(row)
@@ -40,7 +45,10 @@ pub async fn blocked(
         OnFailed::Continue => Vec::new(),
         OnFailed::Hold => app.view().await?.blocked_page(tenant, before, limit.saturating_add(1)).await?,
     };
-    Ok(Page::cut(items, limit, |row| row.id))
+    let page = Page::cut(items, limit, |row| row.id);
+    let look = Action::look("outbox.blocked", [of_tenant(tenant), ("cursor", before.map(Value::from))]);
+    look.told(app, context, tenant, count(page.items.len())).await?;
+    Ok(page)
 }
 
 /// A dead letter, and the event of ours that it is, if it is one.
@@ -67,13 +75,24 @@ pub async fn dead_letters(
     let letters = view.dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.effect.key.parse().ok()).collect();
     let rows = view.outbox_by_event(&ids).await?;
+    drop(view);
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     let parked = letters.into_iter().map(|Numbered { id, effect: mut letter }| {
         letter.body = privacy::shown(context, letter.body);
         let event = letter.key.parse().ok().filter(|_| ours.contains(letter.key.as_str()));
         Parked { id, letter, event }
     });
-    Ok(Page::cut(parked.collect(), limit, |letter| letter.id))
+    let page = Page::cut(parked.collect(), limit, |letter| letter.id);
+    let selection = [
+        ("queue", filter.queue.as_deref().map(Value::from)),
+        ("eventType", filter.event_type.as_deref().map(Value::from)),
+        ("status", filter.status.map(|status| status.as_str().into())),
+        of_tenant(filter.tenant),
+        ("cursor", before.map(Value::from)),
+    ];
+    let look = Action::look_at_people("dead-letters.list", context, selection);
+    look.told(app, context, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
 }
 
 /// The consume log, the last written first.
@@ -86,18 +105,69 @@ pub async fn consumptions(
 ) -> Result<Page<Numbered<Consumed>>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
     let items = app.view().await?.consumed_page(&filter, before, limit.saturating_add(1)).await?;
-    Ok(Page::cut(items, limit, |row| row.id))
+    let page = Page::cut(items, limit, |row| row.id);
+    let selection = [
+        ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
+        ("consumer", filter.consumer.as_deref().map(Value::from)),
+        ("status", filter.status.map(|status| status.as_str().into())),
+        of_tenant(filter.tenant),
+        ("cursor", before.map(Value::from)),
+    ];
+    let look = Action::look("consumptions.list", selection);
+    look.told(app, context, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
 }
 
-/// What operators did to the rows of a tenant, the last action first.
+/// What operators asked for and did about the rows of a tenant, the last call first.
 pub async fn audit_log(
     app: &App,
     context: &CommandContext,
-    tenant: Option<TenantId>,
+    mut filter: AuditFilter,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Numbered<AuditEntry>>, UseCaseError> {
-    let tenant = visible_tenant(context, tenant)?;
-    let items = app.view().await?.audit_page(tenant, before, limit.saturating_add(1)).await?;
-    Ok(Page::cut(items, limit, |row| row.id))
+    filter.tenant = visible_tenant(context, filter.tenant)?;
+    let items = app.view().await?.audit_page(&filter, before, limit.saturating_add(1)).await?;
+    let page = Page::cut(items, limit, |row| row.id);
+    let selection = [
+        of_tenant(filter.tenant),
+        ("changes", filter.changes.then_some(Value::Bool(true))),
+        ("cursor", before.map(Value::from)),
+    ];
+    Action::look("audit.list", selection).told(app, context, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
+}
+
+/// A page of the outbox, newest first; an operator sees its own tenant's, `platform` any. People in them are masked but
+/// for `pii`.
+pub async fn outbox(
+    app: &App,
+    context: &CommandContext,
+    mut filter: OutboxFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<OutboxRow>, UseCaseError> {
+    filter.tenant = visible_tenant(context, filter.tenant)?;
+    let mut items = app.view().await?.outbox_page(&filter, before, limit.saturating_add(1)).await?;
+    for row in &mut items {
+        row.payload = privacy::shown(context, std::mem::take(&mut row.payload));
+    }
+    let page = Page::cut(items, limit, |row| row.id);
+    let mut look = Action::look_at_people("outbox.list", context, [("cursor", before.map(Value::from))]);
+    look.selection.extend(events_of(&filter));
+    look.told(app, context, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
+}
+
+/// How full each queue is; depths carry no payload and are for every operator.
+pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
+    visible_tenant(context, None)?;
+    let queues = app.broker.queues().await?;
+    // Of its own tenant, as it is about no rows.
+    Action::look("queues.list", []).told(app, context, Some(context.tenant), count(queues.len())).await?;
+    Ok(queues)
+}
+
+fn of_tenant(tenant: Option<TenantId>) -> (&'static str, Option<Value>) {
+    ("tenantId", tenant.map(|tenant| tenant.get().into()))
 }

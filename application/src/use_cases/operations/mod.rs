@@ -1,8 +1,9 @@
 //! What operators do: events and dead letters moved on, and everything that is behind an order looked at.
 //!
-//! **Invariant:** who did it, on what and why goes into the audit log in the very unit of work that changed something.
-//! What changed nothing, a dry run among it, leaves no entry. An entry is in the log of the tenant whose rows it is about,
-//! whoever did it: that tenant's operators see it, and no others but `platform`.
+//! **Invariant:** each call is in the audit log (who, what, on which rows, how many, why): what changed something in the
+//! very unit of work that changed it, what changed nothing (a look, a dry run, nothing that fits) before its answer is
+//! given. An entry is in the log of the tenant whose rows it is about, whoever did it: that tenant's operators see it, and
+//! no others but `platform`. A look at all tenants is in the log of the one who looked.
 //!
 //! An action on many rows runs in units of bounded size and of one tenant each, with one entry each. Where a later unit fails after an earlier one
 //! was committed, the answer says what was done and that there is `more`: asked again, the action goes on from there.
@@ -21,7 +22,7 @@ mod timeline;
 pub use discard::{DiscardLetters, Discarded, discard_dead_letters};
 pub use give::{Gift, IssueCoupon, give, issue_coupon};
 pub use letters::{Letters, MAX_LETTERS, Refused};
-pub use look::{Parked, audit_log, blocked, consumptions, dead_letters, find_event};
+pub use look::{Parked, audit_log, blocked, consumptions, dead_letters, find_event, outbox, queues};
 pub use reconcile::{
     Finding, FindingKind, GRACE, MAX_FINDINGS, Mended, Reconcile, Reconciliation, reconcile,
 };
@@ -34,21 +35,22 @@ pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 pub use timeline::{Timeline, TimelineItem, TimelineKind, timeline};
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use handover_domain::{TenantId, TextError};
 use serde_json::{Map, Value};
 
-use crate::ports::{AuditEntry, AuditQueries, StoreError};
-use crate::{Attempt, CommandContext};
+use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, StoreError, UnitOfWork};
+use crate::{App, Attempt, CommandContext, privacy, with_tx};
 
 /// The greatest number of ids or keys that a call names one by one: as many of the longest, with the longest reason, as
 /// fit into a body of 64 KiB.
 pub const MAX_NAMED: usize = 900;
 
 /// How many entries of the audit log are looked through for the one of an attempt whose outcome is unknown. Only what
-/// other operators did since the beginning of that attempt can lie before it.
-const LOOK_BACK: u32 = 100;
+/// other operators did since the beginning of that attempt can lie before it, looks among it.
+const LOOK_BACK: u32 = 1_000;
 
 /// Why an operator does something, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +102,54 @@ pub(super) struct Action {
 }
 
 impl Action {
+    /// A look.
+    pub(super) fn look<const N: usize>(name: &'static str, selection: [(&str, Option<Value>); N]) -> Action {
+        Action { name, selection: asked(selection), reason: None }
+    }
+
+    /// A look at what people are in, whom the caller sees or does not.
+    pub(super) fn look_at_people<const N: usize>(
+        name: &'static str,
+        context: &CommandContext,
+        selection: [(&str, Option<Value>); N],
+    ) -> Action {
+        let mut look = Action::look(name, selection);
+        if privacy::sees_people(context) {
+            look.selection.insert("unmasked".to_owned(), true.into());
+        }
+        look
+    }
+
+    /// The same without any change.
+    fn dry_run(mut self) -> Action {
+        self.selection.insert("dryRun".to_owned(), true.into());
+        self
+    }
+
+    /// Writes down that it was asked for and changed nothing, with how many rows it showed or chose, of this tenant or all.
+    /// For before the answer is given: nobody sees what the log does not tell of.
+    pub(super) async fn told(
+        self,
+        app: &App,
+        context: &CommandContext,
+        tenant: Option<TenantId>,
+        matched: u64,
+    ) -> Result<(), StoreError> {
+        let tenant = tenant.unwrap_or(context.tenant);
+        let entry = self.entry(context, (1, 1), app.now());
+        let entry = Arc::new(AuditEntry { tenant, matched, ..entry });
+        with_tx(&app.tx, move |unit, attempt| {
+            let entry = Arc::clone(&entry);
+            Box::pin(async move {
+                if done_before(unit, attempt, &entry).await?.is_none() {
+                    unit.audit(&entry).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// Divides rows of any tenants into units of at most `size` rows of one tenant, each with its entry in that tenant's
     /// log; the rows of a tenant keep their order.
     fn units<T>(
@@ -118,8 +168,10 @@ impl Action {
             let parts = rows.len().div_ceil(size);
             let mut rows = rows.into_iter();
             for part in 1..=parts {
-                let entry = AuditEntry { tenant, ..self.entry(context, (part, parts), at) };
-                units.push(ActionUnit { rows: rows.by_ref().take(size).collect(), entry });
+                let rows: Vec<T> = rows.by_ref().take(size).collect();
+                let entry = self.entry(context, (part, parts), at);
+                let entry = AuditEntry { tenant, matched: count(rows.len()), ..entry };
+                units.push(ActionUnit { rows, entry });
             }
         }
         units
@@ -142,6 +194,7 @@ impl Action {
             actor: context.actor.to_string(),
             action: self.name.to_owned(),
             selection: Value::Object(selection).to_string(),
+            matched: 0,
             changed: 0,
             reason: self.reason.as_ref().map(|reason| reason.0.clone()),
             trace_id: context.trace.trace_id.clone(),
@@ -165,12 +218,53 @@ async fn done_before<U: AuditQueries + ?Sized>(
     if !attempt.may_have_happened() {
         return Ok(None);
     }
-    let newest = unit.audit_page(Some(entry.tenant), None, LOOK_BACK).await?;
-    let ours = |it: &AuditEntry| AuditEntry { changed: it.changed, ..entry.clone() } == *it;
+    let filter = AuditFilter { tenant: Some(entry.tenant), changes: false };
+    let newest = unit.audit_page(&filter, None, LOOK_BACK).await?;
+    let ours =
+        |it: &AuditEntry| AuditEntry { changed: it.changed, matched: it.matched, ..entry.clone() } == *it;
     Ok(newest.into_iter().map(|it| it.effect).find(ours).map(|it| it.changed))
+}
+
+/// Writes down a call that found done what it asks for: by an earlier one, as by an earlier attempt at itself it is written
+/// down already.
+pub(super) async fn found_done(
+    unit: &mut dyn UnitOfWork,
+    attempt: Attempt,
+    entry: &AuditEntry,
+) -> Result<(), StoreError> {
+    if done_before(unit, attempt, entry).await?.is_none() {
+        unit.audit(&AuditEntry { changed: 0, ..entry.clone() }).await?;
+    }
+    Ok(())
+}
+
+/// The tenant that all of these are of, if there is one.
+fn only(mut tenants: impl Iterator<Item = TenantId>) -> Option<TenantId> {
+    let first = tenants.next()?;
+    tenants.all(|tenant| tenant == first).then_some(first)
 }
 
 /// What was asked for, without what was not.
 pub(super) fn asked<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// A filter of events, for the audit log.
+pub(super) fn events_of(filter: &OutboxFilter) -> Map<String, Value> {
+    asked([
+        ("status", filter.status.map(|status| status.as_str().into())),
+        ("eventType", filter.event_type.as_deref().map(Value::from)),
+        ("aggregateId", filter.aggregate_id.map(Value::from)),
+        ("tenantId", filter.tenant.map(|tenant| tenant.get().into())),
+        ("from", filter.from.map(rfc3339)),
+        ("to", filter.to.map(rfc3339)),
+    ])
+}
+
+fn rfc3339(time: DateTime<Utc>) -> Value {
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true).into()
+}
+
+pub(super) fn count(rows: usize) -> u64 {
+    u64::try_from(rows).unwrap_or(u64::MAX)
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{EventId, OutboxStatus, TenantId};
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use super::{Action, Named, Reason, asked, done_before};
+use super::{Action, Named, Reason, asked, count, done_before, events_of, only};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::use_cases::UseCaseError;
@@ -137,6 +137,7 @@ pub async fn redrive_events(
 ) -> Result<Redriven, UseCaseError> {
     let chosen = choose(app, context, &command.rows).await?;
     let last = chosen.rows.last().map(|row| row.id);
+    let tenant = only(chosen.rows.iter().map(|row| row.aggregate.tenant)).or(command.rows.tenant());
     let mut redriven = Redriven {
         dry_run: command.dry_run,
         matched: chosen.rows.len() as u64,
@@ -159,11 +160,16 @@ pub async fn redrive_events(
     redriven.skipped = redriven.matched - due.len() as u64;
     redriven.first_due = due.first().map(|(_, first)| first.due);
     redriven.last_due = due.last().map(|(_, last)| last.due);
-    if command.dry_run {
-        return Ok(redriven);
-    }
     let action =
         Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
+    if command.dry_run {
+        action.dry_run().told(app, context, tenant, redriven.matched).await?;
+        return Ok(redriven);
+    }
+    if due.is_empty() {
+        action.told(app, context, tenant, redriven.matched).await?;
+        return Ok(redriven);
+    }
     let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(context, part, now) });
     let (task, wanted, after) = (app.clone(), chosen.wanted, command.rows.after());
     // As a task of its own: a caller who goes away does not cut it between its units.
@@ -191,8 +197,11 @@ fn units(due: Vec<(TenantId, Redrive)>, entry: impl Fn((usize, usize), TenantId)
         .into_iter()
         .flat_map(|(tenant, due)| due.chunks(UNIT).map(|due| (tenant, due.to_vec())).collect::<Vec<_>>())
         .collect();
-    let count = parts.len();
-    let with_entry = |(part, (tenant, due))| Unit { due, entry: entry((part + 1, count), tenant) };
+    let of = parts.len();
+    let with_entry = |(part, (tenant, due)): (usize, (TenantId, Vec<Redrive>))| {
+        let entry = AuditEntry { matched: count(due.len()), ..entry((part + 1, of), tenant) };
+        Unit { due, entry }
+    };
     parts.into_iter().enumerate().map(with_entry).collect()
 }
 
@@ -245,7 +254,7 @@ async fn move_on(
                 rows.iter().filter(|row| wanted.is(row.status)).map(|row| &row.event_id).collect();
             let due: Vec<Redrive> = due.iter().filter(|it| still.contains(&it.event_id)).cloned().collect();
             let changed = unit.redrive(&due, entry.at).await?;
-            if changed > 0 && !planted(Mutant::AuditForgotten) {
+            if !planted(Mutant::AuditForgotten) {
                 unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
             }
             Ok(changed)
@@ -303,6 +312,14 @@ async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chos
 }
 
 impl Rows {
+    /// Of which tenant, if one is named.
+    fn tenant(&self) -> Option<TenantId> {
+        match self {
+            Rows::Events(_) => None,
+            Rows::Filter { filter: RedriveFilter(filter), .. } => filter.tenant,
+        }
+    }
+
     /// After which row they begin.
     fn after(&self) -> Option<i64> {
         match self {
@@ -314,21 +331,12 @@ impl Rows {
 
 /// What was asked for, for the audit log.
 fn selection(command: &RedriveEvents) -> Map<String, Value> {
-    let time = |time: DateTime<Utc>| Value::from(time.to_rfc3339_opts(SecondsFormat::AutoSi, true));
     let mut selection = match &command.rows {
         Rows::Events(events) => {
             asked([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
         }
         Rows::Filter { filter: RedriveFilter(filter), after } => {
-            let filter = asked([
-                ("status", filter.status.map(|status| status.as_str().into())),
-                ("eventType", filter.event_type.as_deref().map(Value::from)),
-                ("aggregateId", filter.aggregate_id.map(Value::from)),
-                ("tenantId", filter.tenant.map(|tenant| tenant.get().into())),
-                ("from", filter.from.map(time)),
-                ("to", filter.to.map(time)),
-            ]);
-            asked([("filter", Some(Value::Object(filter))), ("cursor", after.map(Value::from))])
+            asked([("filter", Some(Value::Object(events_of(filter)))), ("cursor", after.map(Value::from))])
         }
     };
     selection.insert("perSecond".to_owned(), command.pace.0.get().into());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handover_domain::{AggregateRef, TenantId};
 
 use super::{Action, Reason, asked, done_before};
-use crate::ports::{AuditEntry, OnFailed};
+use crate::ports::{AuditEntry, OnFailed, StoreError};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext, with_tx};
@@ -35,7 +35,7 @@ pub async fn release_aggregate(
     let action = Action { name: "outbox.release", selection, reason };
     let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), app.now()) };
     let job = Arc::new((aggregate, entry));
-    with_tx(&app.tx, move |unit, attempt| {
+    let released: Result<u64, StoreError> = with_tx(&app.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (aggregate, entry) = &*job;
@@ -43,12 +43,13 @@ pub async fn release_aggregate(
                 return Ok(changed);
             }
             let changed = unit.release(aggregate, entry.at).await?;
-            if changed == 0 {
-                return Err(UseCaseError::NotFound { what: "blocked aggregate" });
-            }
-            unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
+            unit.audit(&AuditEntry { matched: changed, changed, ..entry.clone() }).await?;
             Ok(changed)
         })
     })
-    .await
+    .await;
+    match released? {
+        0 => Err(UseCaseError::NotFound { what: "blocked aggregate" }),
+        released => Ok(released),
+    }
 }

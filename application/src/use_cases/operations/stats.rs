@@ -6,6 +6,7 @@ use std::time::Duration;
 use handover_domain::{ConsumeStatus, TenantId};
 use tracing::debug;
 
+use super::Action;
 use crate::consumers::answered;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
 use crate::use_cases::UseCaseError;
@@ -77,6 +78,8 @@ pub async fn stats(
             None
         }
     };
+    let look = Action::look("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
+    look.told(app, context, tenant, 1).await?;
     let now = app.now();
     Ok(Stats {
         outbox,

@@ -1,12 +1,9 @@
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use handover_application::ports::Bucket;
 use handover_http::{ForwardedHeader, LIMITED_ROUTES};
 
 use super::{complaint, load, load_file};
-
-const STORE: (&str, &str) = ("HANDOVER_RATE_LIMIT__STORE", "redis");
 
 fn bucket(capacity: u32, every_us: u64) -> Bucket {
     Bucket::new(NonZeroU32::new(capacity).unwrap(), every_us).unwrap()
@@ -16,7 +13,7 @@ fn bucket(capacity: u32, every_us: u64) -> Bucket {
 fn every_party_has_200_a_second_of_each_route_unless_a_route_says_otherwise() {
     let limits = load(&[]).unwrap().limits;
     assert_eq!((limits.bucket, limits.routes.len()), (bucket(200, 5_000), 0));
-    assert!(limits.redis.is_none() && limits.proxies.trusted.is_empty());
+    assert!(limits.proxies.trusted.is_empty());
     let file = "[rate-limit]\ncapacity = 10\nper-second = 3\n[rate-limit.routes]\n\
                 \"POST /api/v1/orders\" = { per-second = 0.1 }\n\"GET /api/v1/orders/{id}\" = { capacity = 5 }\n";
     let limits = load_file(file).unwrap().limits;
@@ -64,25 +61,6 @@ fn a_route_that_does_not_exist_names_the_nearest() {
 fn a_bucket_that_takes_days_to_fill_is_refused() {
     let text = complaint(load(&[("HANDOVER_RATE_LIMIT__PER_SECOND", "0.002")]));
     assert!(text.contains("full again within a day"), "{text}");
-}
-
-#[test]
-fn redis_is_where_a_url_says_and_only_where_something_uses_it() {
-    let redis =
-        |url: &str, more: &[(&str, &str)]| load(&[&[STORE, ("HANDOVER_REDIS__URL", url)], more].concat());
-    let config = redis("redis://shop:hush@cache:6380/2", &[("HANDOVER_REDIS__TIMEOUT", "20ms")]).unwrap();
-    let settings = config.limits.redis.as_ref().unwrap();
-    assert_eq!(settings.place(), "Redis at cache:6380, database 2");
-    assert_eq!(settings.timeout, Duration::from_millis(20));
-    assert!(!format!("{config:?}").contains("hush"));
-    for url in ["http://shop:hush@cache", "cache:6379", "", "rediss://shop:hush@cache/#insecure"] {
-        let text = complaint(redis(url, &[]));
-        assert!(text.contains("write redis://user:password@host:6379/0") && !text.contains("hush"), "{text}");
-    }
-    assert!(complaint(load(&[STORE])).contains("redis.url is not set"));
-    assert!(complaint(load(&[("HANDOVER_REDIS__URL", "redis://cache")])).contains("nothing uses it"));
-    let authorities = ("HANDOVER_REDIS__CA_FILE", "/nowhere/ca.pem");
-    assert!(complaint(redis("rediss://cache", &[authorities])).starts_with("redis.ca-file in "));
 }
 
 #[test]

@@ -19,11 +19,11 @@ pub(crate) async fn one(app: &App, faults: &Faults, journal: &Journal, tenant: T
     let (asset, given) = match dice.below(3) {
         0 => {
             let money = Money::from_minor(amount(50_000)).expect("a legal amount");
-            (Asset::Wallet, give(app, &context, user, Given::Deposit(money)).await)
+            (Asset::Wallet, give(app, &context, user, Given::Deposit(money), None).await)
         }
         1 => {
             let points = Points::try_from(amount(20_000)).expect("a legal number");
-            (Asset::Points, give(app, &context, user, Given::Grant(points)).await)
+            (Asset::Points, give(app, &context, user, Given::Grant(points), None).await)
         }
         _ => return coupon(app, faults, journal, (tenant, user)).await,
     };
@@ -48,6 +48,7 @@ async fn coupon(app: &App, faults: &Faults, journal: &Journal, (tenant, user): (
         discount: amount(9_500).expect("a legal amount"),
         min_spend: amount(5_000).expect("a legal amount"),
         expires_at: app.now() + life,
+        reason: None,
     };
     let context = by_operator(faults, tenant);
     match issue_coupon(app, &context, command).await {

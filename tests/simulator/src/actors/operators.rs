@@ -2,8 +2,8 @@
 
 use handover_application::App;
 use handover_application::ports::{DeadLetterFilter, DeadLetterStatus, OutboxFilter};
+use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
-use handover_application::use_cases::{UseCaseError, outbox};
 use handover_domain::{OutboxStatus, TenantId};
 
 use super::journal::{Journal, Told};
@@ -28,7 +28,10 @@ pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     if let Err(error) = done {
         faults.note("an operator", || format!("is told: {error}"));
     }
-    look(app, faults, tenant).await;
+    // A look is written down, so it takes its time too.
+    if faults.dice.permille(300) {
+        look(app, faults, tenant).await;
+    }
 }
 
 /// After the trouble: what failed goes out once more, and the dead get another chance.

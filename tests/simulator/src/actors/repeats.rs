@@ -2,7 +2,7 @@
 
 use handover_application::App;
 use handover_application::idempotency::{Answered, Begun, KeyedRequest, begin};
-use handover_application::ports::RequestScope;
+use handover_application::ports::{IdempotencyError, RequestScope};
 use handover_application::use_cases::{ListProduct, UseCaseError, list_product};
 use handover_domain::{Money, Title};
 
@@ -58,10 +58,10 @@ async fn once(app: &App, faults: &Faults, journal: &Journal, request: &Keyed) {
             faults.cover(|coverage| coverage.place("a request that was answered before"));
             return journal.answered(request, &answer.data);
         }
-        Err(UseCaseError::KeyTaken) => {
+        Err(IdempotencyError::KeyTaken) => {
             return faults.violation(format!("a repeat under {} was taken for another", request.scope.key));
         }
-        Err(UseCaseError::InProgress) => {
+        Err(IdempotencyError::InProgress) => {
             return faults.cover(|coverage| coverage.place("a repeat while the first is at work"));
         }
         Err(error) => return faults.note(&who, || format!("does not know: {error}")),
@@ -82,7 +82,7 @@ async fn once(app: &App, faults: &Faults, journal: &Journal, request: &Keyed) {
                 faults.cover(|coverage| coverage.place("an attempt that was overtaken"));
             }
             faults.note(&who, || format!("does not know: {error}"));
-            if let Err(error) = ticket.refused(app).await {
+            if let Err(error) = ticket.refused().await {
                 faults.note(&who, || format!("leaves its key claimed: {error}"));
             }
         }

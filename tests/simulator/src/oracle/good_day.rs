@@ -88,13 +88,13 @@ impl GoodDay {
                         Purse::Wallet => Gift::Deposit(Money::from_minor(amount).expect("a legal amount")),
                         Purse::Points => Gift::Grant(Points::try_from(amount).expect("a legal number")),
                     };
-                    give(&self.app, &operator, user, gift).await?;
+                    give(&self.app, &operator, user, gift, None).await?;
                 }
             }
             for coupon in view.coupons_page(tenant, user, None, ALL).await? {
                 let Coupon { discount, min_spend, .. } = coupon;
                 let expires_at = self.app.now() + TimeDelta::days(100);
-                let command = IssueCoupon { user, discount, min_spend, expires_at };
+                let command = IssueCoupon { user, discount, min_spend, expires_at, reason: None };
                 let same = issue_coupon(&self.app, &operator, command).await?;
                 self.coupons.insert((tenant, coupon.id), same.id);
             }

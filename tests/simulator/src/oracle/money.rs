@@ -190,6 +190,7 @@ async fn check_reconciled(case: &mut Case<'_>) -> Result<(), StoreError> {
         until: app.now() + TimeDelta::hours(1),
         grace: Duration::ZERO,
         repair: false,
+        reason: None,
     };
     match reconcile(app, &context, command).await {
         Ok(told) => {

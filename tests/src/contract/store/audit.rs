@@ -1,6 +1,6 @@
 //! The audit log.
 
-use handover_application::ports::AuditEntry;
+use handover_application::ports::{AuditEntry, AuditFilter};
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{AWKWARD, audit_entry, event, later, tenant};
@@ -16,7 +16,8 @@ async fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
-    let page = view(rig).await.audit_page(of.map(tenant), before, limit).await.expect("the log can be read");
+    let filter = AuditFilter { tenant: of.map(tenant), changes: false };
+    let page = view(rig).await.audit_page(&filter, before, limit).await.expect("the log can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.action).collect(), next)
@@ -28,16 +29,17 @@ pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
         tenant: tenant(2),
         actor: format!("command-line:{AWKWARD}"),
         selection: format!("{{\"eventIds\":[\"{}\"],  \"reason\": null}}", "e".repeat(20_000)),
-        changed: 9_007_199_254_740_991,
+        matched: 9_007_199_254_740_991,
+        changed: 9_007_199_254_740_990,
         reason: Some(AWKWARD.into()),
         at: later(9),
         ..audit_entry("dead-letters.discard")
     };
-    let bare = AuditEntry { changed: 0, reason: None, ..audit_entry("outbox.release") };
+    let bare = AuditEntry { matched: 0, changed: 0, reason: None, ..audit_entry("outbox.release") };
     for entry in [&full, &bare, &bare] {
         audit(rig, entry).await;
     }
-    let seen = view(rig).await.audit_page(None, None, 10).await.unwrap();
+    let seen = view(rig).await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [bare.clone(), bare, full]);
 }
 
@@ -56,6 +58,19 @@ pub async fn pages_of_the_audit_log_run_from_the_newest_down(rig: &dyn StoreRig)
     assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
 }
 
+/// Who asks for changes is shown no look, and the page is as full as it can be all the same.
+pub async fn changes_are_found_among_looks(rig: &dyn StoreRig) {
+    for (action, changed) in [("a", 1), ("look", 0), ("b", 2), ("look", 0), ("look", 0), ("c", 9_000_000_000)]
+    {
+        audit(rig, &AuditEntry { changed, ..audit_entry(action) }).await;
+    }
+    let filter = |tenant| AuditFilter { tenant, changes: true };
+    let first = view(rig).await.audit_page(&filter(None), None, 2).await.unwrap();
+    let rest = view(rig).await.audit_page(&filter(Some(tenant(1))), Some(first[1].id), 2).await.unwrap();
+    let actions: Vec<_> = first.into_iter().chain(rest).map(|row| row.effect.action).collect();
+    assert_eq!(actions, ["c", "b", "a"]);
+}
+
 /// An entry is its tenant's; all of them are seen only by whoever asks for all.
 pub async fn the_audit_log_is_one_tenants(rig: &dyn StoreRig) {
     audit(rig, &audit_entry("own")).await;
@@ -71,7 +86,7 @@ pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.append(&[event("undone", 7, 1)]).await.unwrap();
     unit.audit(&audit_entry("undone")).await.unwrap();
-    let own: Vec<_> = unit.audit_page(None, None, 10).await.unwrap();
+    let own: Vec<_> = unit.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     assert_eq!(own.len(), 1, "a unit reads its own entries");
     drop(unit);
     assert_eq!(page(rig, None, None, 10).await.0, [""; 0]);

@@ -454,6 +454,7 @@ macro_rules! store_rules {
         audit: [
             an_audit_entry_is_read_back_as_it_was_written,
             pages_of_the_audit_log_run_from_the_newest_down,
+            changes_are_found_among_looks,
             the_audit_log_is_one_tenants,
             an_audit_entry_is_part_of_its_unit,
         ]

@@ -72,6 +72,7 @@ pub enum Flaw {
     DecideIgnoresWhereItStands,
     DecideForgetsTheNote,
     AuditLeaksToOtherTenants,
+    AuditShowsLooksAmongChanges,
     AuditIsWrittenOutsideTheUnit,
     TakenOperationKeysAreIgnored,
     OperationsLeakToOtherTenants,

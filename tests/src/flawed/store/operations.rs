@@ -76,13 +76,19 @@ reads! {
 
     async fn audit_page(
         &mut self,
-        tenant: Option<TenantId>,
+        filter: &AuditFilter,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
-        let tenant = if self.has(Flaw::AuditLeaksToOtherTenants) { None } else { tenant };
+        let mut filter = filter.clone();
+        if self.has(Flaw::AuditLeaksToOtherTenants) {
+            filter.tenant = None;
+        }
+        if self.has(Flaw::AuditShowsLooksAmongChanges) {
+            filter.changes = false;
+        }
         let before = self.first_below(before);
-        self.inner().audit_page(tenant, before, limit).await
+        self.inner().audit_page(&filter, before, limit).await
     }
 }
 

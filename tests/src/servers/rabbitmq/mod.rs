@@ -7,6 +7,7 @@ mod node;
 mod setup;
 mod vhost;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,11 @@ impl RabbitServer {
     /// Who signed its certificate, which is for `localhost`.
     pub fn authorities(&self) -> Result<String, Fault> {
         Ok(std::fs::read_to_string(self.node.folder().join("ca.pem"))?)
+    }
+
+    /// Where it keeps everything.
+    pub fn folder(&self) -> &Path {
+        self.node.folder()
     }
 
     /// Evaluates Erlang on the server: what `rabbitmqctl eval` does, without a second of start.

@@ -2,30 +2,52 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
 use handover_application::ports::{DeadLetterFilter, DeadLetterStatus};
 use handover_application::use_cases::operations::{self, DiscardLetters, Letters, ReplayLetters};
 use handover_domain::TenantId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
+use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
+use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::fields::{self, Fields};
 use crate::messages;
 use crate::query::Parameters;
 use crate::views::{DeadLetterView, DiscardView, ReplayView};
 
 /// The greatest number of characters of a letter's key: an event id, or a hash.
-const MAX_KEY_CHARS: usize = 64;
+pub(crate) const MAX_KEY_CHARS: usize = 64;
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new().route("/", get(page)).route("/replay", post(replay)).route("/discard", post(discard))
+type DeadLetterPage = Page<DeadLetterView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(page)).routes(routes!(replay)).routes(routes!(discard))
 }
 
+/// Shows messages that no consumer could do.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "deadLetters",
+    tag = "operators",
+    params(
+        ("queue" = Option<kinds::QueueName>, Query, description = "Those that died there"),
+        ("eventType" = Option<kinds::EventType>, Query, description = "Of this type"),
+        ("status" = Option<kinds::LetterStatus>, Query, description = "Those of which this was decided"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of dead letters", body = DeadLetterPage),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn page(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -46,6 +68,18 @@ async fn page(
     Done::page(page.items.into_iter().map(DeadLetterView::from).collect(), page.next)
 }
 
+/// Brings dead letters back to the consumers they died at.
+#[utoipa::path(
+    post,
+    path = "/replay",
+    operation_id = "replayDeadLetters",
+    tag = "operators",
+    request_body = bodies::ReplayRequest,
+    responses(
+        (status = 200, description = "What became of it", body = ReplayView),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn replay(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -64,6 +98,18 @@ async fn replay(
     Done::ok(&ReplayView::from(replayed))
 }
 
+/// Gives dead letters up.
+#[utoipa::path(
+    post,
+    path = "/discard",
+    operation_id = "discardDeadLetters",
+    tag = "operators",
+    request_body = bodies::DiscardRequest,
+    responses(
+        (status = 200, description = "What became of it", body = DiscardView),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn discard(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::post;
 use chrono::{DateTime, Datelike, Utc};
 use handover_application::use_cases::operations::{self, Gift, IssueCoupon};
 use handover_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points, Product, UserId};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
+use crate::document::kinds;
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::fields;
@@ -21,27 +24,31 @@ use crate::path::PathId;
 use crate::views::{AssetAmount, rfc3339};
 
 /// The greatest number of points that are granted at a time.
-const MAX_GRANT: i64 = 1_000_000_000;
+pub(crate) const MAX_GRANT: i64 = 1_000_000_000;
 /// The last year that every database can store.
 const LAST_YEAR: i32 = 9999;
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new()
-        .route("/wallets/{userId}/deposits", post(deposit))
-        .route("/points/{userId}/grants", post(grant))
-        .route("/coupons", post(issue))
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(deposit)).routes(routes!(grant)).routes(routes!(issue))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Gift)]
 pub(in crate::routes) struct GiftView {
+    #[schema(value_type = kinds::Id)]
     user_id: UserId,
+    #[schema(value_type = kinds::Asset)]
     asset: &'static str,
+    #[schema(value_type = kinds::Operation)]
     operation: &'static str,
+    #[schema(value_type = kinds::AssetAmount)]
     amount: AssetAmount,
+    #[schema(value_type = Option<kinds::AssetAmount>, required)]
     balance_after: Option<AssetAmount>,
     idempotency_key: String,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -61,17 +68,25 @@ impl From<AssetOperation> for GiftView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = IssuedCoupon)]
 pub(in crate::routes) struct IssuedView {
+    #[schema(value_type = kinds::Id)]
     coupon_id: CouponId,
+    #[schema(value_type = kinds::Id)]
     user_id: UserId,
+    #[schema(value_type = kinds::Amount)]
     discount: Money,
+    #[schema(value_type = kinds::Amount)]
     min_spend: Money,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     expires_at: DateTime<Utc>,
+    #[schema(value_type = kinds::CouponStatus)]
     status: &'static str,
     #[serde(serialize_with = "rfc3339")]
+    #[schema(value_type = kinds::Time)]
     create_time: DateTime<Utc>,
 }
 
@@ -90,6 +105,23 @@ impl IssuedView {
     }
 }
 
+/// Puts money into a wallet.
+///
+/// Under one key it is given to a user once for ever.
+#[utoipa::path(
+    post,
+    path = "/wallets/{userId}/deposits",
+    operation_id = "deposit",
+    tag = "operators",
+    params(
+        ("userId" = kinds::Id, Path, description = "The user"),
+    ),
+    request_body = bodies::Deposit,
+    responses(
+        (status = 201, description = "What was given", body = GiftView),
+        (status = 404, description = "There can be no such user"),
+    ),
+)]
 async fn deposit(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -97,11 +129,29 @@ async fn deposit(
     JsonBody(mut body): JsonBody,
 ) -> Answer {
     let amount = body.required("amount", fields::price);
-    let amount = body.finish(amount)?;
-    let operation = operations::give(&edge.app, &context, user, Gift::Deposit(amount)).await?;
+    let reason = body.optional("reason", fields::reason);
+    let (amount, reason) = body.finish(amount.zip(reason))?;
+    let operation = operations::give(&edge.app, &context, user, Gift::Deposit(amount), reason).await?;
     Done::created(&GiftView::from(operation))
 }
 
+/// Gives points.
+///
+/// Under one key they are given to a user once for ever.
+#[utoipa::path(
+    post,
+    path = "/points/{userId}/grants",
+    operation_id = "grantPoints",
+    tag = "operators",
+    params(
+        ("userId" = kinds::Id, Path, description = "The user"),
+    ),
+    request_body = bodies::Grant,
+    responses(
+        (status = 201, description = "What was given", body = GiftView),
+        (status = 404, description = "There can be no such user"),
+    ),
+)]
 async fn grant(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -109,11 +159,25 @@ async fn grant(
     JsonBody(mut body): JsonBody,
 ) -> Answer {
     let points = body.required("points", granted);
-    let points = body.finish(points)?;
-    let operation = operations::give(&edge.app, &context, user, Gift::Grant(points)).await?;
+    let reason = body.optional("reason", fields::reason);
+    let (points, reason) = body.finish(points.zip(reason))?;
+    let operation = operations::give(&edge.app, &context, user, Gift::Grant(points), reason).await?;
     Done::created(&GiftView::from(operation))
 }
 
+/// Gives a coupon.
+///
+/// Under one key it is given once for ever.
+#[utoipa::path(
+    post,
+    path = "/coupons",
+    operation_id = "issueCoupon",
+    tag = "operators",
+    request_body = bodies::NewCoupon,
+    responses(
+        (status = 201, description = "The coupon", body = IssuedView),
+    ),
+)]
 async fn issue(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -124,12 +188,14 @@ async fn issue(
     let discount = body.required("discount", fields::price);
     let min_spend = body.optional("minSpend", min_spend);
     let expires_at = body.required("expiresAt", |value| expiry(value, now));
-    let command = user.zip(discount).zip(min_spend.zip(expires_at)).map(
-        |((user, discount), (min_spend, expires_at))| IssueCoupon {
+    let reason = body.optional("reason", fields::reason);
+    let command = user.zip(discount).zip(min_spend.zip(expires_at)).zip(reason).map(
+        |(((user, discount), (min_spend, expires_at)), reason)| IssueCoupon {
             user,
             discount,
             min_spend: min_spend.unwrap_or(Money::ZERO),
             expires_at,
+            reason,
         },
     );
     let command = body.finish(command)?;

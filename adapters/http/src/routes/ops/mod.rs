@@ -1,52 +1,88 @@
 //! `/api/v1/ops`: what operators see and do.
 
-mod dead_letters;
+pub(super) mod dead_letters;
 pub(super) mod gifts;
 mod outbox;
 mod reconciliation;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
-use handover_application::ports::ConsumedFilter;
-use handover_application::use_cases::{self, operations};
+use handover_application::ports::{AuditFilter, ConsumedFilter};
+use handover_application::use_cases::operations;
 use handover_domain::EventId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::context::Operator;
+use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
+use crate::messages;
 use crate::query::Parameters;
 use crate::views::{AuditView, ConsumptionView, QueueView, StatsView};
 
 /// The greatest number of characters of an event type.
-const MAX_TYPE_CHARS: usize = 64;
+pub(crate) const MAX_TYPE_CHARS: usize = 64;
 /// The greatest number of characters of a queue's name (AMQP 0-9-1: a short string), or a consumer's.
-const MAX_QUEUE_CHARS: usize = 255;
+pub(crate) const MAX_QUEUE_CHARS: usize = 255;
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new()
+type AuditPage = Page<AuditView>;
+type ConsumptionPage = Page<ConsumptionView>;
+type QueuePage = Page<QueueView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
         .merge(outbox::routes())
         .merge(gifts::routes())
         .nest("/dead-letters", dead_letters::routes())
         .nest("/reconciliation", reconciliation::routes())
-        .route("/queues", get(queues))
-        .route("/consumptions", get(consumptions))
-        .route("/stats", get(stats))
-        .route("/audit", get(audit))
+        .routes(routes!(queues))
+        .routes(routes!(consumptions))
+        .routes(routes!(stats))
+        .routes(routes!(audit))
 }
 
+/// Shows how full each queue is.
+///
+/// Depths carry no payload: they are of all tenants.
+#[utoipa::path(
+    get,
+    path = "/queues",
+    operation_id = "queues",
+    tag = "operators",
+    responses(
+        (status = 200, description = "The queues", body = QueuePage),
+    ),
+)]
 async fn queues(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     parameters: Parameters,
 ) -> Answer {
     parameters.finish()?;
-    let queues = use_cases::queues(&edge.app, &context).await?;
+    let queues = operations::queues(&edge.app, &context).await?;
     Done::page(queues.into_iter().map(QueueView::from).collect(), None)
 }
 
+/// Shows what consumers did with events, the newest first.
+#[utoipa::path(
+    get,
+    path = "/consumptions",
+    operation_id = "consumptions",
+    tag = "operators",
+    params(
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("eventId" = Option<kinds::EventId>, Query, description = "With this event"),
+        ("consumer" = Option<kinds::QueueName>, Query, description = "This consumer"),
+        ("status" = Option<kinds::ConsumeStatus>, Query, description = "Those that stand there"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of the consume log", body = ConsumptionPage),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn consumptions(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -64,6 +100,20 @@ async fn consumptions(
     Done::page(page.items.into_iter().map(ConsumptionView::from).collect(), page.next)
 }
 
+/// Shows how far everything has come.
+#[utoipa::path(
+    get,
+    path = "/stats",
+    operation_id = "stats",
+    tag = "operators",
+    params(
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+    ),
+    responses(
+        (status = 200, description = "The numbers", body = StatsView),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn stats(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -75,14 +125,35 @@ async fn stats(
     Done::ok(&StatsView::from(stats))
 }
 
+/// Shows what operators looked at and did, the newest first.
+#[utoipa::path(
+    get,
+    path = "/audit",
+    operation_id = "audit",
+    tag = "operators",
+    params(
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("changes" = Option<bool>, Query, description = "`true`: only what changed something"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of the audit log", body = AuditPage),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn audit(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
 ) -> Answer {
-    let tenant = parameters.tenant();
+    let changes = parameters.read("changes", |text| match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(messages::one_of("true false")),
+    });
+    let filter = AuditFilter { tenant: parameters.tenant(), changes: changes.unwrap_or(false) };
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = operations::audit_log(&edge.app, &context, tenant, before, limit).await?;
+    let page = operations::audit_log(&edge.app, &context, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(AuditView::from).collect(), page.next)
 }

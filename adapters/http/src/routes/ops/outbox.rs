@@ -2,37 +2,61 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
 use handover_application::ports::OutboxFilter;
-use handover_application::use_cases;
 use handover_application::use_cases::operations::{
     self, BadFilter, Pace, RedriveEvents, RedriveFilter, Rows,
 };
 use handover_domain::TenantId;
 use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::MAX_TYPE_CHARS;
+use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
+use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Answer, Done, Page};
 use crate::fields::{self, Fields};
 use crate::messages::{self, Text};
 use crate::path::{PathAggregate, PathEvent};
 use crate::query::Parameters;
 use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new()
-        .route("/outbox", get(page))
-        .route("/outbox/{eventId}", get(one))
-        .route("/outbox/redrive", post(redrive))
-        .route("/blocked", get(blocked))
-        .route("/blocked/{aggregateType}/{aggregateId}/release", post(release))
+type BlockedPage = Page<BlockedView>;
+type EventPage = Page<EventView>;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
+        .routes(routes!(page))
+        .routes(routes!(one))
+        .routes(routes!(redrive))
+        .routes(routes!(blocked))
+        .routes(routes!(release))
 }
 
+/// Shows events, the newest first.
+#[utoipa::path(
+    get,
+    path = "/outbox",
+    operation_id = "events",
+    tag = "operators",
+    params(
+        ("status" = Option<kinds::OutboxStatus>, Query, description = "Those that stand there"),
+        ("eventType" = Option<kinds::EventType>, Query, description = "Of this type"),
+        ("aggregateId" = Option<kinds::AggregateId>, Query, description = "About this order, payment, ..."),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("from" = Option<kinds::Time>, Query, description = "Committed since"),
+        ("to" = Option<kinds::Time>, Query, description = "Committed before"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of events", body = EventPage),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn page(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -49,10 +73,24 @@ async fn page(
     };
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = use_cases::outbox(&edge.app, &context, filter, before, limit).await?;
+    let page = operations::outbox(&edge.app, &context, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(EventView::from).collect(), page.next)
 }
 
+/// Shows an event.
+#[utoipa::path(
+    get,
+    path = "/outbox/{eventId}",
+    operation_id = "event",
+    tag = "operators",
+    params(
+        ("eventId" = kinds::EventId, Path, description = "The event"),
+    ),
+    responses(
+        (status = 200, description = "The event", body = EventView),
+        (status = 404, description = "There is no such event of your tenant"),
+    ),
+)]
 async fn one(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -64,6 +102,20 @@ async fn one(
     Done::ok(&EventView::from(row))
 }
 
+/// Sends events once more.
+///
+/// FAILED ones are tried again; SENT ones are sent a second time, and consumers ignore what they did.
+#[utoipa::path(
+    post,
+    path = "/outbox/redrive",
+    operation_id = "redriveEvents",
+    tag = "operators",
+    request_body = bodies::RedriveRequest,
+    responses(
+        (status = 200, description = "What became of it", body = RedriveView),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn redrive(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -117,6 +169,21 @@ fn pace(value: &Value) -> Result<Pace, Text> {
     per_second.and_then(Pace::new).ok_or(messages::PACE_RANGE)
 }
 
+/// Shows aggregates whose later events are held.
+#[utoipa::path(
+    get,
+    path = "/blocked",
+    operation_id = "blockedAggregates",
+    tag = "operators",
+    params(
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        Paging,
+    ),
+    responses(
+        (status = 200, description = "A page of aggregates; empty where `outbox.on-failed` is `continue`", body = BlockedPage),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn blocked(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -129,6 +196,23 @@ async fn blocked(
     Done::page(page.items.into_iter().map(BlockedView::from).collect(), page.next)
 }
 
+/// Lets the later events of an aggregate pass.
+#[utoipa::path(
+    post,
+    path = "/blocked/{aggregateType}/{aggregateId}/release",
+    operation_id = "releaseAggregate",
+    tag = "operators",
+    params(
+        ("aggregateType" = kinds::EventType, Path, description = "`Order`, `Payment`, ..."),
+        ("aggregateId" = kinds::AggregateId, Path, description = "Its id"),
+    ),
+    request_body(content = Option<bodies::ReleaseRequest>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "How many events hold nothing any more", body = ReleaseView),
+        (status = 404, description = "There is no such aggregate, or no such tenant for you"),
+        (status = 409, description = "Nothing is ever held: `outbox.on-failed` is `continue`"),
+    ),
+)]
 async fn release(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::CommandContext;
-use handover_application::use_cases::operations::{self, GRACE, Reconcile};
+use handover_application::use_cases::operations::{self, GRACE, Reason, Reconcile};
 use handover_domain::TenantId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use crate::bodies;
 use crate::body::OptionalBody;
 use crate::context::Operator;
+use crate::document::kinds;
 use crate::edge::Edge;
 use crate::envelope::{Answer, Done};
 use crate::fields;
@@ -24,11 +26,29 @@ use crate::views::ReconciliationView;
 const DEFAULT_WINDOW: TimeDelta = TimeDelta::hours(24);
 const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
 
-pub(super) fn routes() -> Router<Arc<Edge>> {
-    Router::new().route("/", get(look)).route("/repair", post(repair))
+pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new().routes(routes!(look)).routes(routes!(repair))
 }
 
-/// Changes nothing: `repair` can only be `false`.
+/// Compares what should be there with what is.
+///
+/// Changes nothing.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "reconciliation",
+    tag = "operators",
+    params(
+        ("from" = Option<kinds::Time>, Query, description = "Since; 24 hours before `to` if it is not said"),
+        ("to" = Option<kinds::Time>, Query, description = "Until; now if it is not said"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("repair" = Option<kinds::NoRepair>, Query, description = "`false`: a repair is posted to `/api/v1/ops/reconciliation/repair`"),
+    ),
+    responses(
+        (status = 200, description = "What was compared and found", body = ReconciliationView),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn look(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -37,9 +57,21 @@ async fn look(
     let (from, to, tenant) = (parameters.time("from"), parameters.time("to"), parameters.tenant());
     parameters.read("repair", |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_IS_POSTED) });
     parameters.finish()?;
-    reconcile(&edge, &context, Asked { from, to, tenant, repair: false }).await
+    reconcile(&edge, &context, Asked { from, to, tenant, repair: false, reason: None }).await
 }
 
+/// Compares, and mends what can be mended.
+#[utoipa::path(
+    post,
+    path = "/repair",
+    operation_id = "repair",
+    tag = "operators",
+    request_body(content = Option<bodies::RepairRequest>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "What was compared, found and mended", body = ReconciliationView),
+        (status = 404, description = "There is no such tenant for you"),
+    ),
+)]
 async fn repair(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
@@ -48,8 +80,9 @@ async fn repair(
     let from = body.optional("from", fields::time);
     let to = body.optional("to", fields::time);
     let tenant = body.optional("tenantId", fields::id::<TenantId>);
-    let ((from, to), tenant) = body.finish(from.zip(to).zip(tenant))?;
-    reconcile(&edge, &context, Asked { from, to, tenant, repair: true }).await
+    let reason = body.optional("reason", fields::reason);
+    let ((from, to), (tenant, reason)) = body.finish(from.zip(to).zip(tenant.zip(reason)))?;
+    reconcile(&edge, &context, Asked { from, to, tenant, repair: true, reason }).await
 }
 
 struct Asked {
@@ -57,6 +90,7 @@ struct Asked {
     to: Option<DateTime<Utc>>,
     tenant: Option<TenantId>,
     repair: bool,
+    reason: Option<Reason>,
 }
 
 async fn reconcile(edge: &Edge, context: &CommandContext, asked: Asked) -> Answer {
@@ -68,7 +102,8 @@ async fn reconcile(edge: &Edge, context: &CommandContext, asked: Asked) -> Answe
     let since = since
         .filter(|since| *since < until && until.signed_duration_since(since) <= MAX_WINDOW)
         .ok_or_else(|| Refusal::field("from", messages::WINDOW))?;
-    let command = Reconcile { tenant: asked.tenant, since, until, grace: GRACE, repair: asked.repair };
+    let Asked { tenant, repair, reason, .. } = asked;
+    let command = Reconcile { tenant, since, until, grace: GRACE, repair, reason };
     let told = operations::reconcile(&edge.app, context, command).await?;
     Done::ok(&ReconciliationView::from(told))
 }

@@ -5,7 +5,7 @@
 //!
 //! - `2`: done. Of a list, with something on it; of a POST, something was changed.
 //! - `0`: done, but there is nothing of the kind for this caller: an empty list, or nothing changed.
-//! - `1`: 401. `3`: 403, what the caller may see but not do. `4`: 404, what is not there for this caller.
+//! - `>`: sent on to another address. `1`: 401. `3`: 403, what the caller may see but not do. `4`: 404, what is not there for this caller.
 
 /// A row of the table. What is in braces in `path` and `body` is a name of the [`super::stage::Stage`].
 pub(crate) struct Row {
@@ -33,6 +33,10 @@ pub(crate) const TABLE: &[Row] = &[
     get("/healthz", "/healthz", ANYBODY),
     get("/readyz", "/readyz", ANYBODY),
     get("/metrics", "/metrics", ANYBODY),
+    get("/openapi.json", "/openapi.json", ANYBODY),
+    get("/docs", "/docs", ">>>> > >>>>> >>>>"),
+    get("/docs/", "/docs/", ANYBODY),
+    get("/docs/{*rest}", "/docs/swagger-ui.css", ANYBODY),
 
     post("/api/v1/payments/callback", "/api/v1/payments/callback",
         r#"{"paymentId":{payment},"gatewayTxnId":"txn-9","result":"SUCCESS","amount":88.50}"#, GATEWAY),

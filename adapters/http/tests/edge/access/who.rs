@@ -57,6 +57,25 @@ impl Who {
         Who::Pii,
     ];
 
+    /// Who is one to the audit log; refunds of an order are for the operators of its tenant alone.
+    pub(crate) fn is_operator(self, route: &str) -> bool {
+        match self {
+            Who::Operator | Who::OtherOperator => true,
+            Who::Platform => !route.ends_with("/refunds"),
+            Who::Anonymous
+            | Who::Expired
+            | Who::WrongKey
+            | Who::Unsigned
+            | Who::Gateway
+            | Who::Buyer
+            | Who::OtherBuyer
+            | Who::Seller
+            | Who::OtherSeller
+            | Who::Elsewhere
+            | Who::Pii => false,
+        }
+    }
+
     pub(crate) const fn is_of_another_tenant(self) -> bool {
         matches!(self, Who::Elsewhere | Who::OtherOperator)
     }

@@ -71,6 +71,10 @@ pub enum Mended {
 }
 
 impl Mended {
+    /// Everything that can be done.
+    pub const ALL: &'static [Mended] =
+        &[Mended::Announced, Mended::SentAgain, Mended::AppliedAgain, Mended::WrittenDown];
+
     /// Its name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {

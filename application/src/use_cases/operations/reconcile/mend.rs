@@ -15,21 +15,28 @@ use crate::consistency::{Effect, announce_missing, effects_of, told_hold};
 use crate::consumers::{to_be_tried, written_down};
 use crate::ports::{AuditEntry, OutboxRow, Redrive, StoreError, UnitOfWork};
 use crate::relay::envelope_of;
-use crate::use_cases::operations::{Action, asked, done_before};
+use crate::use_cases::operations::{Action, Reason, asked, done_before};
 use crate::use_cases::{captured, paid_out};
 use crate::{App, CommandContext, with_tx};
+
+/// Who asked for it, and why.
+#[derive(Clone, Copy)]
+pub(super) struct By<'a> {
+    pub(super) context: &'a CommandContext,
+    pub(super) reason: Option<&'a Reason>,
+}
 
 /// Mends a finding, if it can be; tells how.
 pub(super) async fn mend(
     app: &App,
-    context: &CommandContext,
+    by: By<'_>,
     consumers: &Consumers,
     finding: &Finding,
 ) -> Result<Option<Mended>, StoreError> {
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
             // One call announces all that is missing of its order.
-            announce_missing(app, finding.tenant, order).await?;
+            announce_missing(app, finding.tenant, order, Some(entry(by, finding, app.now()))).await?;
             Ok(Some(Mended::Announced))
         }
         (FindingKind::DoubledEffect | FindingKind::Unbalanced | FindingKind::Drifted, _) | (_, None) => {
@@ -49,7 +56,7 @@ pub(super) async fn mend(
                 finding: finding.clone(),
                 order,
                 consumer,
-                entry: entry(context, finding, app.now()),
+                entry: entry(by, finding, app.now()),
             });
             with_tx(&app.tx, move |unit, attempt| {
                 let job = Arc::clone(&job);
@@ -69,7 +76,7 @@ pub(super) async fn mend(
     }
 }
 
-fn entry(context: &CommandContext, finding: &Finding, at: DateTime<Utc>) -> AuditEntry {
+fn entry(By { context, reason }: By<'_>, finding: &Finding, at: DateTime<Utc>) -> AuditEntry {
     let text = |text: &Option<String>| text.as_deref().map(Value::from);
     let selection = asked([
         ("finding", Some(finding.kind.as_str().into())),
@@ -78,8 +85,8 @@ fn entry(context: &CommandContext, finding: &Finding, at: DateTime<Utc>) -> Audi
         ("consumer", text(&finding.consumer)),
         ("idempotencyKey", text(&finding.key)),
     ]);
-    let action = Action { name: "reconciliation.repair", selection, reason: None };
-    AuditEntry { tenant: finding.tenant, ..action.entry(context, (1, 1), at) }
+    let action = Action { name: "reconciliation.repair", selection, reason: reason.cloned() };
+    AuditEntry { matched: 1, tenant: finding.tenant, ..action.entry(context, (1, 1), at) }
 }
 
 /// One finding to be mended.

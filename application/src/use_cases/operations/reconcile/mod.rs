@@ -14,11 +14,12 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::TenantId;
 
-use crate::ports::LedgerFlaw;
+use super::{Action, Reason, asked, count, rfc3339};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
+use mend::By;
 
 /// The greatest number of findings that one call tells; [`Reconciliation::more`] says that there were more.
 pub const MAX_FINDINGS: usize = 1_000;
@@ -42,6 +43,8 @@ pub struct Reconcile {
     pub grace: Duration,
     /// Whether what is missing is sent again.
     pub repair: bool,
+    /// Why.
+    pub reason: Option<Reason>,
 }
 
 /// What the comparison says.
@@ -94,6 +97,7 @@ pub async fn reconcile(
     let now = app.now();
     let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
     let consumers = Consumers::of(app).await?;
+    let by = By { context, reason: command.reason.as_ref() };
     let mut told = Reconciliation {
         since: command.since,
         until: command.until,
@@ -122,20 +126,28 @@ pub async fn reconcile(
         drop(view);
         for mut finding in found {
             if command.repair {
-                finding.mended = mend::mend(app, context, &consumers, &finding).await?;
+                finding.mended = mend::mend(app, by, &consumers, &finding).await?;
             }
             keep(&mut told, finding);
         }
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
-    for flaw in app.view().await?.ledger_flaws(tenant, limit).await? {
-        let mut finding = Finding::of_ledger(&flaw);
-        if let (true, LedgerFlaw::Unbalanced { .. }) = (command.repair, &flaw) {
-            finding.mended = mend::mend(app, context, &consumers, &finding).await?;
-        }
-        keep(&mut told, finding);
+    for flaw in &app.view().await?.ledger_flaws(tenant, limit).await? {
+        keep(&mut told, Finding::of_ledger(flaw));
     }
+    call(&command).told(app, context, tenant, count(told.findings.len())).await?;
     Ok(told)
+}
+
+/// The call as the audit log names it, beside each finding that it mended.
+fn call(command: &Reconcile) -> Action {
+    let name = if command.repair { "reconciliation.repair" } else { "reconciliation.look" };
+    let selection = asked([
+        ("from", Some(rfc3339(command.since))),
+        ("to", Some(rfc3339(command.until))),
+        ("tenantId", command.tenant.map(|tenant| tenant.get().into())),
+    ]);
+    Action { name, selection, reason: command.reason.clone() }
 }
 
 fn keep(told: &mut Reconciliation, finding: Finding) {

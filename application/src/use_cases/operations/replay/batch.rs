@@ -120,7 +120,7 @@ impl Batch {
         if !records.is_empty() {
             unit.record(&records).await?;
         }
-        if changed > 0 && earlier.is_none() {
+        if earlier.is_none() {
             unit.audit(&AuditEntry { changed, ..self.entry.clone() }).await?;
         }
         Ok(begun)

@@ -15,7 +15,7 @@ use handover_domain::EventId;
 use tracing::warn;
 
 use super::letters::{Letters, Refused, decided};
-use super::{Action, ActionUnit, Reason};
+use super::{Action, ActionUnit, Reason, only};
 use crate::consumers::answered;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::relay::outgoing_to;
@@ -63,6 +63,7 @@ pub async fn replay_dead_letters(
     command: ReplayLetters,
 ) -> Result<Replayed, UseCaseError> {
     let chosen = command.letters.choose(app, context).await?;
+    let tenant = only(chosen.letters.iter().map(|letter| letter.tenant)).or(command.letters.tenant());
     let (ready, refused) = judge(app, &chosen.letters).await?;
     let mut replayed = Replayed {
         dry_run: command.dry_run,
@@ -72,16 +73,21 @@ pub async fn replay_dead_letters(
         not_found: chosen.missing,
         more: chosen.more,
     };
-    if command.dry_run || ready.is_empty() {
-        return Ok(replayed);
-    }
-    // With a broker that is away nothing is begun.
-    answered(app.broker.queues()).await?;
     let action = Action {
         name: "dead-letters.replay",
         selection: command.letters.selection(),
         reason: command.reason,
     };
+    if command.dry_run {
+        action.dry_run().told(app, context, tenant, replayed.matched).await?;
+        return Ok(replayed);
+    }
+    if ready.is_empty() {
+        action.told(app, context, tenant, replayed.matched).await?;
+        return Ok(replayed);
+    }
+    // With a broker that is away nothing is begun.
+    answered(app.broker.queues()).await?;
     let ready = ready.into_iter().map(|letter| (letter.event.aggregate.tenant, letter));
     let units = action.units(context, ready, BATCH, app.now());
     let parts = units.len();

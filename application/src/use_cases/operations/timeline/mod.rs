@@ -7,6 +7,7 @@ use handover_domain::{
     AggregateRef, AggregateType, EventId, EventType, Order, OrderActor, OrderId, TenantId,
 };
 
+use super::{Action, count};
 use crate::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError, View};
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role, privacy};
@@ -41,6 +42,17 @@ pub enum TimelineKind {
 }
 
 impl TimelineKind {
+    /// Every kind.
+    pub const ALL: &'static [TimelineKind] = &[
+        TimelineKind::State,
+        TimelineKind::Payment,
+        TimelineKind::Event,
+        TimelineKind::Published,
+        TimelineKind::Effect,
+        TimelineKind::Consumed,
+        TimelineKind::DeadLetter,
+    ];
+
     /// Its name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -114,7 +126,13 @@ pub async fn timeline(
 ) -> Result<Timeline, UseCaseError> {
     let mut view = app.view().await?;
     let found = visible_order(view.as_mut(), context, tenant, id).await?;
-    let (order, sight) = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+    let Some((order, sight)) = found else {
+        drop(view);
+        if context.has(Role::Operator) || context.has(Role::Platform) {
+            look(context, tenant, id).told(app, context, tenant, 0).await?;
+        }
+        return Err(UseCaseError::NotFound { what: "order" });
+    };
     let payments = view.payments_of(order.tenant, id).await?;
     let about = |kind: AggregateType, id: i64| AggregateRef {
         tenant: order.tenant,
@@ -130,7 +148,8 @@ pub async fn timeline(
     // What the buyer has is nothing that the seller is told.
     let sees_assets = sight == Sight::Operator || context.user() == Some(order.buyer);
     // Nor what they wrote, to whom only looks after the order.
-    let is_party = context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
+    let is_party = order.tenant == context.tenant
+        && context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
     let sees_words = is_party || privacy::sees_people(context);
     let mut items = Items::new(app, sight, Shares { assets: sees_assets, words: sees_words }, &rows);
     items.of_payments(&payments);
@@ -153,7 +172,19 @@ pub async fn timeline(
     if sees_assets {
         items.of_operations(view.operations_of(order.tenant, id).await?);
     }
-    Ok(Timeline { order: id, items: items.in_order() })
+    drop(view);
+    let items = items.in_order();
+    if sight == Sight::Operator {
+        look(context, tenant, id).told(app, context, Some(order.tenant), count(items.len())).await?;
+    }
+    Ok(Timeline { order: id, items })
+}
+
+/// What the audit log is told if it is an operator who looks.
+fn look(context: &CommandContext, asked: Option<TenantId>, order: OrderId) -> Action {
+    let selection =
+        [("orderId", Some(order.get().into())), ("tenantId", asked.map(|tenant| tenant.get().into()))];
+    Action::look_at_people("order.timeline", context, selection)
 }
 
 async fn letters_of(

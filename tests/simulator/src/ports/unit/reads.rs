@@ -93,7 +93,7 @@ passes_on! { impl DeadLetterQueries for View {
     fn undecided_dead_letters(tenant: Option<TenantId>) -> u64;
 } }
 passes_on! { impl AuditQueries for View {
-    fn audit_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
+    fn audit_page(filter: &AuditFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
 } }
 passes_on! { impl EffectQueries for View {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;

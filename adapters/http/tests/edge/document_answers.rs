@@ -1,0 +1,128 @@
+//! Every operation of the OpenAPI document, done: what the client checks of each answer is then checked of all of them.
+
+use std::collections::BTreeSet;
+
+use handover_application::Role;
+use serde_json::json;
+
+use crate::client::{Answer, Request};
+use crate::document::DOCUMENT;
+use crate::world::{BUYER, GATEWAY_SECRET, SELLER, Setup, World, report};
+
+/// Calls operations and notes which were done.
+struct Caller {
+    world: World,
+    done: BTreeSet<String>,
+}
+
+impl Caller {
+    fn note(&mut self, id: &str, answer: &Answer) {
+        assert!((200..300).contains(&answer.status), "{id}: {}", answer.text);
+        self.done.insert(id.to_owned());
+    }
+
+    /// As this user, under a key where it is posted.
+    async fn call(&mut self, id: &str, user: i64, arguments: &[&str], body: Option<&str>) -> Answer {
+        let operation = DOCUMENT.operation(id);
+        let mut arguments = arguments.iter();
+        let parts: Vec<&str> = operation
+            .path
+            .split('/')
+            .map(|part| if part.starts_with('{') { *arguments.next().unwrap() } else { part })
+            .collect();
+        let key = format!("{id}-{}", self.done.len());
+        let token = self.world.token(user, 1, &[Role::User, Role::Operator]);
+        let mut request = Request::new(&self.world.router, &operation.method, &parts.join("/")).token(&token);
+        if operation.method == "POST" {
+            request = request.header("x-idempotency-key", &key);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await;
+        self.note(id, &answer);
+        answer
+    }
+
+    /// As the gateway.
+    async fn report(&mut self, id: &str, body: &str) {
+        let path = DOCUMENT.operation(id).path.clone();
+        let answer = self.world.post(&path).json(body).signed(GATEWAY_SECRET, 0).send().await;
+        self.note(id, &answer);
+    }
+
+    async fn paid(&mut self, transaction: &str) -> String {
+        let product =
+            self.call("listProduct", SELLER, &[], Some(r#"{"title":"a lamp","price":88.50}"#)).await;
+        let body = format!(r#"{{"productId":{}}}"#, product.id("productId"));
+        let order = self.call("placeOrder", BUYER, &[], Some(&body)).await.id("orderId").to_string();
+        let payment = self.call("payOrder", BUYER, &[&order], Some(r#"{"paymentMethod":"online"}"#)).await;
+        self.report("reportPayment", &report(payment.id("paymentId"), transaction, "SUCCESS", "88.50")).await;
+        order
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_operation_is_done_and_answers_as_the_document_says() {
+    let world =
+        World::with(Setup { on_failed: handover_application::ports::OnFailed::Hold, ..Setup::default() })
+            .await;
+    let mut caller = Caller { world, done: BTreeSet::new() };
+    let product = caller.world.product().await.to_string();
+    caller.call("product", BUYER, &[&product], None).await;
+    caller.call("hideProduct", SELLER, &[&product], None).await;
+    caller.call("showProduct", SELLER, &[&product], Some("{}")).await;
+    let user = BUYER.to_string();
+    caller.call("deposit", SELLER, &[&user], Some(r#"{"amount":50.00}"#)).await;
+    caller.call("grantPoints", SELLER, &[&user], Some(r#"{"points":500}"#)).await;
+    let coupon = r#"{"userId":8,"discount":5.00,"minSpend":10,"expiresAt":"2027-01-01T00:00:00Z"}"#;
+    caller.call("issueCoupon", SELLER, &[], Some(coupon)).await;
+
+    let order = caller.paid("txn-1").await;
+    caller.call("order", BUYER, &[&order], None).await;
+    caller.call("shipOrder", SELLER, &[&order], Some(r#"{"carrier":"SF","trackingNo":"1"}"#)).await;
+    caller.call("completeOrder", BUYER, &[&order], None).await;
+    let order = caller.world.order().await.to_string();
+    caller.call("cancelOrder", BUYER, &[&order], None).await;
+    let order = caller.paid("txn-2").await;
+    let refund = caller.call("refundOrder", BUYER, &[&order], Some(r#"{"reason":"broken"}"#)).await;
+    let reported = format!(r#"{{"refundId":{},"result":"SUCCESS"}}"#, refund.id("refundId"));
+    caller.report("reportRefund", &reported).await;
+    caller.call("refunds", BUYER, &[&order], None).await;
+
+    let (order, dead) = caller.world.dead_order().await;
+    let (_, failed) = caller.world.failed_order().await;
+    let named = json!({ "eventIds": [dead], "dryRun": true, "reason": "a look" }).to_string();
+    caller.call("replayDeadLetters", SELLER, &[], Some(&named)).await;
+    caller.call("discardDeadLetters", SELLER, &[], Some(&named)).await;
+    caller.call("event", SELLER, &[&failed[0]], None).await;
+    let (held, more) = caller.world.failed_order().await;
+    let redriven = json!({ "eventIds": [failed[0], "none"], "perSecond": 5 }).to_string();
+    caller.call("redriveEvents", SELLER, &[], Some(&redriven)).await;
+    assert_eq!(more.len(), 2);
+    // Lists with as much as possible in them.
+    every_list(&mut caller).await;
+    caller.call("releaseAggregate", SELLER, &["Order", &held.to_string()], None).await;
+    caller.world.settled().await;
+    caller.call("timeline", BUYER, &[&order.to_string()], None).await;
+    caller.call("repair", SELLER, &[], None).await;
+    every_list(&mut caller).await;
+
+    let known: BTreeSet<String> = DOCUMENT.operations.iter().map(|operation| operation.id.clone()).collect();
+    let left: Vec<&String> = known.difference(&caller.done).collect();
+    assert_eq!(left, ["document", "metrics"], "these answer without an envelope");
+}
+
+/// Everything that is asked for without an argument, by both sides.
+async fn every_list(caller: &mut Caller) {
+    for operation in &DOCUMENT.operations {
+        if operation.method != "GET" || operation.path.contains('{') || !operation.path.starts_with("/api/") {
+            continue;
+        }
+        for user in [BUYER, SELLER] {
+            caller.call(&operation.id, user, &[], None).await;
+        }
+    }
+    caller.call("health", BUYER, &[], None).await;
+    caller.call("readiness", BUYER, &[], None).await;
+}

@@ -1,0 +1,176 @@
+//! The routes, held to the OpenAPI document: the same addresses, methods, parameters and fields.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use handover_application::Role;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Answer, Request};
+use crate::document::{DOCUMENT, Operation, written};
+use crate::world::{BUYER, Setup, World};
+
+/// The page at `/docs` is for people, and no part of the document.
+const PAGE: [&str; 3] = ["/docs", "/docs/", "/docs/{*rest}"];
+
+/// Every address that a router knows. It shows them only in its `Debug`.
+fn addresses(router: &axum::Router) -> BTreeSet<String> {
+    format!("{router:?}")
+        .split('"')
+        // The fallback is at the root.
+        .filter(|text| text.starts_with('/') && *text != "/" && !text.contains("__private__axum"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_router_and_the_document_have_the_same_addresses_and_methods() {
+    let (edge, _, _) = World::edge(Setup::default()).await;
+    let router = handover_http::router_with(edge, Some(Arc::new(String::new)));
+    let mut known = addresses(&router);
+    for page in PAGE {
+        assert!(known.remove(page), "{page}");
+    }
+    let document = written();
+    let said = document["paths"].as_object().unwrap();
+    assert_eq!(known, said.keys().cloned().collect::<BTreeSet<_>>());
+    for (path, item) in said {
+        let target =
+            path.replace("{eventId}", "e").replace("{aggregateType}", "Order").replace(['{', '}'], "1");
+        let answer = Request::new(&router, "PATCH", &target).send().await.expect(405, "A0400");
+        let allowed: BTreeSet<String> = answer.headers["allow"]
+            .to_str()
+            .unwrap()
+            .split(',')
+            .filter(|method| *method != "HEAD")
+            .map(str::to_lowercase)
+            .collect();
+        assert_eq!(allowed, item.as_object().unwrap().keys().cloned().collect(), "{path}");
+    }
+}
+
+/// An address of the operation at which there is nothing.
+fn nowhere(operation: &Operation) -> String {
+    let path = operation.path.replace("{eventId}", "no-such").replace("{aggregateType}", "Order");
+    path.replace("{id}", "1").replace("{userId}", "1").replace("{aggregateId}", "1")
+}
+
+async fn asked(world: &World, operation: &Operation, query: &str, body: Option<&Value>) -> Answer {
+    let target = format!("{}{query}", nowhere(operation));
+    let mut request = Request::new(&world.router, &operation.method, &target).token(&world.token(
+        BUYER,
+        1,
+        &[Role::User, Role::Operator],
+    ));
+    if operation.method == "POST" {
+        let key = format!("{}-{}{query}", operation.id, body.map_or("none", |_| "some"));
+        request = request.header("x-idempotency-key", &key);
+    }
+    let Some(body) = body else { return request.send().await };
+    let text = body.to_string();
+    if operation.path.ends_with("/callback") {
+        return world.signed(&target, &text).await;
+    }
+    request.json(text).send().await
+}
+
+/// The fields of the body's schema, and those that must be there.
+fn body_fields(
+    operation: &Operation,
+    document: &Value,
+) -> Option<(BTreeSet<String>, BTreeSet<String>, bool)> {
+    let body = operation.said.get("requestBody")?;
+    let schema = body.pointer("/content/application~1json/schema").unwrap();
+    let named = schema["$ref"].as_str().unwrap();
+    let schema = document.pointer(named.strip_prefix('#').unwrap()).unwrap();
+    let names = |value: Option<&Value>| -> BTreeSet<String> {
+        value
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let fields =
+        schema["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
+    assert_eq!(schema["additionalProperties"], json!(false), "{}", operation.id);
+    Some((fields, names(schema.get("required")), body["required"] == json!(true)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_route_reads_the_fields_that_the_document_names_and_no_others() {
+    let (world, document) = (World::new().await, written());
+    let mut bodies = 0;
+    for operation in DOCUMENT.operations.iter().filter(|operation| operation.method == "POST") {
+        let id = &operation.id;
+        let (fields, required, must_be) = body_fields(operation, &document).unwrap();
+        bodies += 1;
+        // A value that no field takes: each that is read is named, and none as unknown.
+        let wrong: Map<String, Value> = fields.iter().map(|field| (field.clone(), json!([[]]))).collect();
+        let mut asked_for = wrong.clone();
+        asked_for.insert("noSuchField".into(), json!(1));
+        let answer = asked(&world, operation, "", Some(&Value::Object(asked_for))).await.expect(400, "A0400");
+        let named: BTreeMap<String, String> = answer.data["errors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|error| {
+                (error["field"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+            })
+            .collect();
+        let unknown: Vec<&String> =
+            named.iter().filter(|(_, what)| what.contains("not a field")).map(|(name, _)| name).collect();
+        assert_eq!(unknown, ["noSuchField"], "{id}");
+        let read: BTreeSet<String> = named.keys().filter(|name| *name != "noSuchField").cloned().collect();
+        assert!(fields.is_subset(&read), "{id}: {fields:?} {read:?}");
+        let elsewhere = asked(&world, operation, "?noSuchParameter=1", Some(&json!({}))).await;
+        assert_eq!(elsewhere.expect(400, "A0400").wrong_fields(), ["noSuchParameter"], "{id}");
+        let empty = asked(&world, operation, "?", Some(&json!({}))).await;
+        let missing: BTreeSet<String> = match empty.data["errors"].as_array() {
+            Some(errors) => errors
+                .iter()
+                .filter(|error| error["message"] == json!("is required"))
+                .map(|error| error["field"].as_str().unwrap().to_owned())
+                .collect(),
+            None => BTreeSet::new(),
+        };
+        assert_eq!(missing, required, "{id}");
+        if !operation.path.ends_with("/callback") {
+            let without = asked(&world, operation, "", None).await;
+            assert_eq!(without.status == 415, must_be, "{id}: {}", without.text);
+        }
+    }
+    assert!(bodies > 15, "{bodies}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_list_takes_the_parameters_that_the_document_names_and_no_others() {
+    let world = World::new().await;
+    for operation in DOCUMENT.operations.iter().filter(|operation| operation.path.starts_with("/api/")) {
+        if operation.method != "GET" {
+            continue;
+        }
+        let parameters: Vec<&str> = operation.said["parameters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|parameter| parameter["in"] == json!("query"))
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect();
+        // A control character is nothing that any of them takes.
+        let mut query: Vec<String> = parameters.iter().map(|name| format!("{name}=%07")).collect();
+        query.push("noSuchParameter=1".into());
+        let target = format!("?{}", query.join("&"));
+        let answer = asked(&world, operation, &target, None).await.expect(400, "A0400");
+        let mut named = answer.wrong_fields();
+        named.sort_unstable();
+        let mut expected = parameters.clone();
+        expected.push("noSuchParameter");
+        expected.sort_unstable();
+        assert_eq!(named, expected, "{}", operation.id);
+        let unknown = answer.data["errors"].as_array().unwrap().iter();
+        let unknown: Vec<&Value> =
+            unknown.filter(|error| error["message"].as_str().unwrap().contains("not a field")).collect();
+        assert_eq!(unknown.len(), 1, "{}: {unknown:?}", operation.id);
+    }
+}

@@ -1,0 +1,149 @@
+//! Routing keys of the exchange and queues, as channels; publishing and consuming, as operations.
+
+use std::time::Duration;
+
+use handover_application::topology::{
+    DEAD_LETTER_KEY, QueueSpec, Topology, timeout_delay_key, topic_matches,
+};
+use handover_domain::EventType;
+use serde_json::{Map, Value, json};
+
+const BINDING: &str = "0.3.0";
+
+/// One for each routing key, one for each queue.
+pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Value> {
+    let keys = EventType::ALL.iter().map(|event_type| {
+        let key = key(*event_type, timeout);
+        let channel = json!({
+            "address": key,
+            "description": format!("Publishes {} to the exchange `{}`.", event_type.as_str(), topology.exchange),
+            "servers": every_server(),
+            "messages": { (event_type.as_str()): message(*event_type) },
+            "bindings": { "amqp": {
+                "is": "routingKey",
+                "exchange": {
+                    "name": topology.exchange, "type": "topic", "durable": true, "autoDelete": false, "vhost": "/",
+                },
+                "bindingVersion": BINDING,
+            } },
+        });
+        (key, channel)
+    });
+    let queues = topology.queues.iter().map(|queue| (queue.name.clone(), of_queue(queue, topology, timeout)));
+    keys.chain(queues).collect()
+}
+
+/// Publishing each type, receiving from each queue that has a consumer.
+pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, Value> {
+    let sent = EventType::ALL.iter().map(|event_type| {
+        let channel = key(*event_type, timeout);
+        let operation = json!({
+            "action": "send",
+            "channel": channel_named(&channel),
+            "summary": "The relay publishes an event after the commit that made it, until the broker confirms it.",
+            "messages": [message_in(&channel, *event_type)],
+            "bindings": { "amqp": { "deliveryMode": 2, "mandatory": true, "bindingVersion": BINDING } },
+        });
+        (format!("send.{}", event_type.as_str()), operation)
+    });
+    let received = topology.queues.iter().filter(|queue| queue.ttl.is_none()).map(|queue| {
+        let messages: Vec<Value> =
+            carried(queue, topology, timeout).map(|event_type| message_in(&queue.name, event_type)).collect();
+        let operation = json!({
+            "action": "receive",
+            "channel": channel_named(&queue.name),
+            "summary": "A consumer applies each event once, and acks it after its commit.",
+            "messages": messages,
+            "bindings": { "amqp": { "ack": true, "bindingVersion": BINDING } },
+        });
+        (format!("receive.{}", queue.name), operation)
+    });
+    sent.chain(received).collect()
+}
+
+fn of_queue(queue: &QueueSpec, topology: &Topology, timeout: Duration) -> Value {
+    let messages: Map<String, Value> = carried(queue, topology, timeout)
+        .map(|event_type| (event_type.as_str().to_owned(), message(event_type)))
+        .collect();
+    let mut channel = json!({
+        "address": queue.name,
+        "description": about(queue),
+        "servers": every_server(),
+        "messages": messages,
+        "bindings": { "amqp": {
+            "is": "queue",
+            "queue": { "name": queue.name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/" },
+            "bindingVersion": BINDING,
+        } },
+        "x-exchange": topology.exchange,
+        "x-routing-keys": queue.bindings,
+    });
+    if let Some(ttl) = queue.ttl {
+        channel["x-message-ttl-ms"] = json!(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    }
+    if let Some(key) = &queue.dead_letter_key {
+        channel["x-dead-letter-exchange"] = json!(topology.exchange);
+        channel["x-dead-letter-routing-key"] = json!(key);
+    }
+    channel
+}
+
+fn about(queue: &QueueSpec) -> String {
+    let keys = queue.bindings.join("`, `");
+    match (&queue.ttl, &queue.dead_letter_key) {
+        (Some(_), Some(to)) => {
+            format!("Bound to `{keys}`. A message that has waited for the TTL is routed on with `{to}`.")
+        }
+        (_, Some(to)) => format!("Bound to `{keys}`. What no consumer can do is routed on with `{to}`."),
+        (_, None) => format!("Bound to `{keys}`."),
+    }
+}
+
+/// The types that come to a queue: by their own key, by that of an expired delay, or dead from any other queue.
+fn carried<'a>(
+    queue: &'a QueueSpec,
+    topology: &'a Topology,
+    timeout: Duration,
+) -> impl Iterator<Item = EventType> + 'a {
+    let takes = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
+    EventType::ALL.iter().copied().filter(move |event_type| {
+        let first = key(*event_type, timeout);
+        let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first);
+        let later =
+            topology.queues.iter().find(waits_in).and_then(|waiting| waiting.dead_letter_key.as_deref());
+        takes(&first) || later.is_some_and(takes) || takes(DEAD_LETTER_KEY)
+    })
+}
+
+/// The key under which a type is published.
+fn key(event_type: EventType, timeout: Duration) -> String {
+    match event_type {
+        EventType::OrderTimeout => timeout_delay_key(timeout),
+        EventType::OrderCreated
+        | EventType::OrderPaid
+        | EventType::OrderStatusChanged
+        | EventType::OrderCancelled
+        | EventType::OrderRefunded
+        | EventType::PaymentSucceeded
+        | EventType::PaymentFailed
+        | EventType::RefundSucceeded
+        | EventType::RefundFailed
+        | EventType::InvoiceGenerated => event_type.routing_key().to_owned(),
+    }
+}
+
+fn every_server() -> Value {
+    json!([{ "$ref": "#/servers/rabbitmq" }, { "$ref": "#/servers/database" }])
+}
+
+fn message(event_type: EventType) -> Value {
+    json!({ "$ref": format!("#/components/messages/{}", event_type.as_str()) })
+}
+
+fn message_in(channel: &str, event_type: EventType) -> Value {
+    json!({ "$ref": format!("#/channels/{channel}/messages/{}", event_type.as_str()) })
+}
+
+fn channel_named(name: &str) -> Value {
+    json!({ "$ref": format!("#/channels/{name}") })
+}

@@ -1,0 +1,70 @@
+//! The messages: an envelope of each type, and the properties it travels with (spec §3).
+
+use handover_domain::EventType;
+use serde_json::{Map, Value, json};
+
+use super::payloads::enveloped;
+
+/// A message of each type.
+pub(super) fn messages() -> Map<String, Value> {
+    EventType::ALL.iter().map(|event_type| (event_type.as_str().to_owned(), message(*event_type))).collect()
+}
+
+fn message(event_type: EventType) -> Value {
+    json!({
+        "name": event_type.as_str(),
+        "title": event_type.as_str(),
+        "summary": told(event_type),
+        "contentType": "application/json",
+        "correlationId": {
+            "description": "The trace id; also the property `correlation_id`.",
+            "location": "$message.payload#/traceId",
+        },
+        "headers": headers(),
+        "payload": enveloped(event_type),
+        "bindings": {
+            "amqp": { "messageType": event_type.as_str(), "bindingVersion": "0.3.0" },
+        },
+        "x-amqp-properties": {
+            "message_id": "eventId",
+            "type": "eventType",
+            "correlation_id": "traceId",
+            "content_type": "application/json",
+            "delivery_mode": 2,
+        },
+    })
+}
+
+/// The headers of every message; all of them are texts.
+fn headers() -> Value {
+    json!({
+        "type": "object",
+        "required": ["tenantId", "aggregateType", "aggregateId"],
+        "properties": {
+            "tenantId": { "type": "string", "pattern": "^[0-9]+$", "description": "The marketplace." },
+            "aggregateType": { "type": "string", "description": "As in the envelope." },
+            "aggregateId": { "type": "string", "pattern": "^-?[0-9]+$", "description": "As in the envelope." },
+            "traceparent": {
+                "type": "string",
+                "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
+                "description": "W3C Trace Context, where the request had one.",
+            },
+        },
+    })
+}
+
+fn told(event_type: EventType) -> &'static str {
+    match event_type {
+        EventType::OrderCreated => "An order was placed, its product is taken",
+        EventType::OrderPaid => "An order was paid",
+        EventType::OrderStatusChanged => "An order was shipped or completed",
+        EventType::OrderTimeout => "The payment deadline of an order is to be checked",
+        EventType::OrderCancelled => "An order was cancelled, its product is free again",
+        EventType::OrderRefunded => "An order was paid back before it was shipped, its product is free again",
+        EventType::PaymentSucceeded => "The gateway reported that a payment succeeded",
+        EventType::PaymentFailed => "The gateway reported that a payment failed",
+        EventType::RefundSucceeded => "The gateway reported that a refund succeeded",
+        EventType::RefundFailed => "The gateway reported that a refund failed",
+        EventType::InvoiceGenerated => "An invoice was made",
+    }
+}

@@ -1,0 +1,151 @@
+//! What an envelope and its payload look like, as JSON Schema (spec §3; 000 §6, §13).
+
+use handover_domain::{AggregateType, CancelReason, Currency, EventType, MAX_ID, OrderStatus};
+use serde_json::{Map, Value, json};
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+enum Kind {
+    Id,
+    Points,
+    /// Always 1: goods are unique.
+    One,
+    Money,
+    Time,
+    Day,
+    Text,
+    OrderStatus,
+    CancelReason,
+    Currency,
+}
+use Kind::{Currency as Cur, Day, Id, Money, One, Points, Text, Time};
+
+type Field = (&'static str, Kind);
+
+/// What every payload about an order has.
+const ORDER: &[Field] =
+    &[("orderId", Id), ("orderNo", Text), ("buyerId", Id), ("sellerId", Id), ("totalAmount", Money)];
+const INVOICE: &[Field] = &[("invoiceId", Id)];
+const CREATED: &[Field] = &[("productId", Id), ("quantity", One), ("price", Money)];
+const ASSETS: &[Field] = &[("couponId", Id), ("walletAmount", Money), ("points", Points)];
+const PAID: &[Field] = &[("payTime", Time), ("amount", Money), ("productId", Id)];
+const CHANGED: &[Field] =
+    &[("oldStatus", Kind::OrderStatus), ("newStatus", Kind::OrderStatus), ("changedAt", Time)];
+const TIMED_OUT: &[Field] = &[("createTime", Time)];
+const CANCELLED: &[Field] = &[("reason", Kind::CancelReason), ("cancelledAt", Time), ("productId", Id)];
+const REFUNDED: &[Field] = &[("refundId", Id), ("amount", Money), ("refundedAt", Time), ("productId", Id)];
+const PAYMENT: &[Field] = &[
+    ("paymentId", Id),
+    ("transactionId", Text),
+    ("amount", Money),
+    ("currency", Cur),
+    ("paymentMethod", Text),
+    ("occurredTime", Time),
+];
+const REFUND: &[Field] = &[("refundId", Id), ("amount", Money), ("currency", Cur), ("occurredTime", Time)];
+const GENERATED: &[Field] = &[("periodStart", Day), ("periodEnd", Day), ("total", Money), ("currency", Cur)];
+
+/// The payload of a type.
+pub(super) fn payload(event_type: EventType) -> Value {
+    let of_order = |own| object(&[ORDER, own], &[]);
+    match event_type {
+        EventType::OrderCreated => object(&[ORDER, CREATED], ASSETS),
+        EventType::OrderPaid => of_order(PAID),
+        EventType::OrderStatusChanged => of_order(CHANGED),
+        EventType::OrderTimeout => of_order(TIMED_OUT),
+        EventType::OrderCancelled => of_order(CANCELLED),
+        EventType::OrderRefunded => of_order(REFUNDED),
+        EventType::PaymentSucceeded | EventType::PaymentFailed => for_order_or_invoice(PAYMENT),
+        EventType::RefundSucceeded | EventType::RefundFailed => for_order_or_invoice(REFUND),
+        EventType::InvoiceGenerated => object(&[INVOICE, GENERATED], &[]),
+    }
+}
+
+/// The envelope around any payload.
+pub(super) fn envelope() -> Value {
+    json!({
+        "type": "object",
+        "description": "The outer form of every message; names, nesting and order of the fields are frozen.",
+        "required": ["eventId", "eventType", "aggregateType", "aggregateId", "occurredAt", "traceId", "payload"],
+        "properties": {
+            "eventId": {
+                "type": "string", "pattern": "^[!-~]{1,64}$",
+                "description": "Globally unique; the key of idempotence. Those made here are UUIDs of version 7.",
+            },
+            "eventType": { "type": "string" },
+            "aggregateType": { "type": "string", "description": "What the event is about." },
+            "aggregateId": { "type": "integer", "description": "Its id." },
+            "occurredAt": { "type": "string", "format": "date-time", "description": "When, in UTC." },
+            "traceId": { "type": "string", "description": "The trace of the request that caused it." },
+            "payload": { "type": "object" },
+        },
+    })
+}
+
+/// The envelope around the payload of one type.
+pub(super) fn enveloped(event_type: EventType) -> Value {
+    let aggregate: AggregateType = event_type.aggregate();
+    json!({
+        "allOf": [{ "$ref": "#/components/schemas/Envelope" }],
+        "properties": {
+            "eventType": { "const": event_type.as_str() },
+            "aggregateType": { "const": aggregate.as_str() },
+            "payload": { "$ref": format!("#/components/schemas/{}", schema_name(event_type)) },
+        },
+    })
+}
+
+/// The name of a payload's schema.
+pub(super) fn schema_name(event_type: EventType) -> String {
+    format!("{}_PAYLOAD", event_type.as_str())
+}
+
+/// Every schema that messages name.
+pub(super) fn schemas() -> Map<String, Value> {
+    let payloads = EventType::ALL.iter().map(|event_type| (schema_name(*event_type), payload(*event_type)));
+    std::iter::once(("Envelope".to_owned(), envelope())).chain(payloads).collect()
+}
+
+/// What is for an order or for an invoice, never for both.
+fn for_order_or_invoice(own: &[Field]) -> Value {
+    let (mut order, mut invoice) = (object(&[ORDER, own], &[]), object(&[INVOICE, own], &[]));
+    order["not"] = json!({ "required": ["invoiceId"] });
+    invoice["not"] = json!({ "required": ["orderId"] });
+    json!({ "oneOf": [order, invoice] })
+}
+
+/// An object with these fields; others are ignored.
+fn object(required: &[&[Field]], optional: &[Field]) -> Value {
+    let required: Vec<&Field> = required.iter().copied().flatten().collect();
+    let properties: Map<String, Value> = required
+        .iter()
+        .copied()
+        .chain(optional)
+        .map(|(name, kind)| ((*name).to_owned(), kind.schema()))
+        .collect();
+    let names: Vec<&str> = required.iter().map(|(name, _)| *name).collect();
+    json!({ "type": "object", "required": names, "properties": properties })
+}
+
+impl Kind {
+    fn schema(self) -> Value {
+        match self {
+            Kind::Id => json!({ "type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID }),
+            Kind::Points => json!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_ID }),
+            Kind::One => json!({ "type": "integer", "const": 1 }),
+            Kind::Money => json!({
+                "type": "number", "minimum": 0, "multipleOf": 0.01, "description": "With two decimals.",
+            }),
+            Kind::Time => json!({ "type": "string", "format": "date-time" }),
+            Kind::Day => json!({ "type": "string", "format": "date" }),
+            Kind::Text => json!({ "type": "string" }),
+            Kind::OrderStatus => names(OrderStatus::ALL, OrderStatus::as_str),
+            Kind::CancelReason => names(CancelReason::ALL, CancelReason::as_str),
+            Kind::Currency => json!({ "type": "string", "enum": [Currency::CNY.as_str()] }),
+        }
+    }
+}
+
+fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Value {
+    json!({ "type": "string", "enum": all.iter().map(|value| name(*value)).collect::<Vec<_>>() })
+}

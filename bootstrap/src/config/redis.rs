@@ -1,0 +1,71 @@
+//! Redis, and what it is used for: `[redis]`, `rate-limit.store`, `idempotency.store`.
+
+use std::time::Duration;
+
+use handover_redis::{RedisSettings, Use};
+
+use super::error::ConfigError;
+use super::read::{Item, Reader};
+use super::urls::{certificates, shown};
+use super::{MILLISECOND, SECOND};
+
+/// Redis, and what it is used for.
+#[derive(Debug, Clone)]
+pub struct RedisConfig {
+    /// `redis.*`.
+    pub settings: RedisSettings,
+    /// Not empty.
+    pub uses: Vec<Use>,
+}
+
+/// `redis.*`, if a store says that it is used.
+pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigError> {
+    let limits = reader.one_of("rate-limit.store", &[("local", None), ("redis", Some(Use::Limits))])?;
+    let keys = reader.one_of("idempotency.store", &[("database", None), ("redis", Some(Use::Keys))])?;
+    let uses: Vec<Use> = limits.into_iter().chain(keys).collect();
+    let timeout_why = "every request may have to wait for it";
+    let timeout = reader.duration("redis.timeout", MILLISECOND..=SECOND, timeout_why)?;
+    let (url, authorities) = (reader.find("redis.url"), reader.find("redis.ca-file"));
+    match (uses.first(), url, authorities) {
+        (None, None, None) => Ok(None),
+        (None, Some(item), _) | (None, None, Some(item)) => {
+            let remedy = "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or leave it out";
+            Err(item.refused_as("set", "nothing uses it", remedy))
+        }
+        (Some(used), None, _) => Err(without_url(reader, *used)?),
+        (Some(_), Some(item), authorities) => {
+            let settings = connected(&item, authorities, timeout)?;
+            Ok(Some(RedisConfig { settings, uses }))
+        }
+    }
+}
+
+fn without_url(reader: &Reader<'_>, used: Use) -> Result<ConfigError, ConfigError> {
+    let (key, what, otherwise) = match used {
+        Use::Limits => ("rate-limit.store", "processes share their limits there", "local"),
+        Use::Keys => ("idempotency.store", "keys of operators' requests are kept there", "database"),
+    };
+    let why = format!("{what}, and redis.url is not set");
+    let remedy =
+        format!("set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"{otherwise}\"");
+    Ok(reader.item(key)?.refused(&why, &remedy))
+}
+
+fn connected(
+    item: &Item<'_>,
+    authorities: Option<Item<'_>>,
+    timeout: Duration,
+) -> Result<RedisSettings, ConfigError> {
+    let url = item.text()?;
+    let remedy = "write redis://user:password@host:6379/0, or rediss:// for an encrypted connection";
+    let mut settings = RedisSettings::parse(&url)
+        .map_err(|error| item.refused_as(&shown(&url), &error.to_string(), remedy))?;
+    if let Some(file) = authorities {
+        let pem = certificates(&file, &file.text()?)?;
+        settings = settings.trusting(&pem).map_err(|error| {
+            file.refused(&error.to_string(), "name the authority's certificate, and use rediss://")
+        })?;
+    }
+    settings.timeout = timeout;
+    Ok(settings)
+}

@@ -1,0 +1,20 @@
+//! `openapi`, `asyncapi`: the documents, on stdout and nothing else.
+
+use crate::program::World;
+
+#[test]
+fn the_documents_are_printed_without_a_database_and_the_events_as_this_deployment_routes_them() {
+    let world = World::new();
+    let api = world.run("openapi");
+    assert!(api.done().ends_with("}\n"));
+    assert_eq!(api.json()["openapi"], "3.1.0");
+    assert_eq!(api.json(), serde_json::to_value(handover_http::openapi()).unwrap());
+    let events = world.run("asyncapi");
+    assert_eq!(events.json()["asyncapi"], "3.0.0");
+    assert!(events.json()["channels"]["order.timeout.delay.queue"].is_object());
+    let world = World::new().set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.05");
+    let events = world.run("asyncapi");
+    events.done();
+    assert!(events.json()["channels"]["order.timeout.delay.queue.3000ms"].is_object());
+    assert!(!world.path("handover.db").exists(), "nothing is made");
+}

@@ -1,0 +1,142 @@
+//! An edge on a market in memory, and what each of its answers has to be.
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, Request};
+use chrono::{DateTime, TimeZone, Utc};
+use handover_application::ports::{Bucket, OnFailed};
+use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
+use handover_domain::{PointsRules, TenantId, UserId};
+use handover_http::{
+    Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
+};
+use handover_limiter::{LocalLimiter, Time};
+use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// After so many inputs there is a new market: the old one is full of what was done on it.
+const MARKET_DAY: u32 = 1_000;
+/// What the proxies write, from one market to the next.
+const HEADERS: [ForwardedHeader; 2] = [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded];
+
+/// The market that is open.
+#[derive(Default)]
+struct Market {
+    router: Option<Router>,
+    inputs: u32,
+    day: usize,
+}
+
+thread_local! {
+    static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    static MARKET: RefCell<Market> = const { RefCell::new(Market { router: None, inputs: 0, day: 0 }) };
+}
+
+/// An input begins; all its requests are made on one market.
+pub(crate) fn begun() {
+    MARKET.with_borrow_mut(|market| {
+        market.inputs += 1;
+        if market.inputs >= MARKET_DAY {
+            *market = Market { day: market.day + 1, ..Market::default() };
+        }
+    });
+}
+
+/// An answer: no fault.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    /// The envelope; of a HEAD there is none.
+    pub(crate) envelope: Value,
+}
+
+/// What time it is.
+pub(crate) fn now() -> DateTime<Utc> {
+    Utc.with_ymd_and_hms(2026, 1, 31, 8, 0, 0).unwrap()
+}
+
+/// A token of somebody who may do everything in the default tenant.
+pub(crate) fn bearer() -> String {
+    let (user, tenant) = (UserId::try_from(7).unwrap(), TenantId::DEFAULT);
+    let tokens = Tokens::new(SECRET).unwrap();
+    tokens.issue(user, tenant, &[Role::User, Role::Operator], Duration::from_secs(60), now()).unwrap()
+}
+
+/// The answer to a request that comes through a trusted proxy.
+///
+/// # Panics
+///
+/// When it is a fault, no envelope, or its trace id is not well formed or not the same in header and body.
+pub(crate) fn answered(mut request: Request<Body>) -> Answer {
+    let headless = request.method() == Method::HEAD;
+    request.extensions_mut().insert(ConnectInfo(std::net::SocketAddr::from(([10, 0, 0, 1], 4711))));
+    RUNTIME.with(|runtime| {
+        runtime.block_on(async {
+            let market = MARKET.take();
+            let router = match market.router {
+                Some(router) => router,
+                None => opened(HEADERS[market.day % HEADERS.len()]).await,
+            };
+            MARKET.set(Market { router: Some(router.clone()), ..market });
+            let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
+            let (parts, body) = response.into_parts();
+            let text = to_bytes(body, usize::MAX).await.unwrap();
+            let status = parts.status.as_u16();
+            assert!(status < 500, "{status}: {}", String::from_utf8_lossy(&text));
+            let trace = parts.headers.get("x-trace-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+            let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+            assert!((1..=64).contains(&trace.len()) && trace.bytes().all(legal), "trace id {trace:?}");
+            let envelope = if headless && text.is_empty() {
+                Value::Null
+            } else {
+                let envelope: Value = serde_json::from_slice(&text).unwrap();
+                let names: Vec<&String> = envelope.as_object().unwrap().keys().collect();
+                assert_eq!(names, ["code", "message", "data", "traceId"]);
+                assert_eq!(envelope["traceId"], trace);
+                envelope
+            };
+            Answer { status, headers: parts.headers, envelope }
+        })
+    })
+}
+
+async fn opened(header: ForwardedHeader) -> Router {
+    let clock = Arc::new(VirtualClock::new(now()));
+    let tx = Transactor {
+        store: Arc::new(MemoryStore::new(clock.clone(), Wake::default())),
+        tasks: Tasks::default(),
+        clock: clock.clone(),
+        chance: Arc::new(SeededChance::new(1)),
+        policy: TxPolicy::default(),
+    };
+    let rules = Rules {
+        pending_timeout: Duration::from_secs(900),
+        max_retry_count: 3,
+        on_failed: OnFailed::Continue,
+        points: PointsRules::default(),
+    };
+    let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
+    runtime::prepare(&app).await.unwrap();
+    // As many requests as there are inputs.
+    let often = Bucket::new(NonZeroU32::MAX, 1).unwrap();
+    let proxies = Proxies { trusted: vec!["10.0.0.0/8".parse().unwrap()], header };
+    router(Edge {
+        app,
+        tokens: Tokens::new(SECRET).unwrap(),
+        callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
+        readiness: Box::new(Vec::<Problem>::new),
+        admission: Admission::new(Arc::new(LocalLimiter::on(Time::monotonic())), often).behind(proxies),
+        limits: Limits::default(),
+    })
+}

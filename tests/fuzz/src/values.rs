@@ -1,0 +1,110 @@
+//! Decoders of values: text in, a value or a refusal out.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use handover::config::{Config, ConfigError, Sources};
+use handover_domain::{Envelope, EventBody, EventType};
+use handover_http::{KeySet, TokenRules, Tokens};
+use hmac::{Hmac, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::edge::{SECRET, now};
+use crate::samples::KEYS;
+
+/// An envelope: what is read is written as it was, and its typed payload too.
+pub(crate) fn envelope(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(read) = Envelope::parse(text) else { return };
+    assert_eq!(Envelope::parse(&read.to_json()).as_ref(), Ok(&read), "{text}");
+    let Ok(body) = read.body() else { return };
+    let event_type: EventType = read.event_type.parse().unwrap();
+    let payload: Value = serde_json::from_str(&body.to_json()).unwrap();
+    assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
+}
+
+/// A bearer token as it comes: none that was not signed here, or by those whose keys are known, is believed.
+pub(crate) fn token(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let own = Tokens::new(SECRET).unwrap();
+    let with_others = own.clone().and_keys(KeySet::parse(KEYS).unwrap());
+    for tokens in [own, with_others] {
+        if let Ok(claims) = tokens.verify(text, now()) {
+            panic!("believed {text}: {claims:?}");
+        }
+    }
+}
+
+/// The claims of a token that was signed here: whoever is let in is somebody, and not for ever.
+pub(crate) fn claims(bytes: &[u8]) {
+    let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
+    let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(bytes));
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
+    mac.update(message.as_bytes());
+    let token = format!("{message}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()));
+    let strict = TokenRules {
+        audience: Some("handover".to_owned()),
+        issuer: Some("us".to_owned()),
+        ..TokenRules::default()
+    };
+    for rules in [TokenRules::default(), strict] {
+        let leeway = i64::try_from(rules.leeway.as_secs()).unwrap();
+        let tokens = Tokens::new(SECRET).unwrap().under(rules);
+        let Ok(claims) = tokens.verify(&token, now()) else { continue };
+        assert!(claims.user.get() > 0 && claims.tenant.get() > 0);
+        assert!(claims.expires > now().timestamp() - leeway, "{claims:?}");
+    }
+}
+
+/// A set of keys: of whatever is taken, no key believes a signature that nobody made.
+pub(crate) fn keys(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(keys) = KeySet::parse(text) else { return };
+    assert!(keys.ids().next().is_some_and(|id| !id.is_empty()), "{text}");
+    let tokens = Tokens::of_keys(keys.clone());
+    for id in keys.ids() {
+        for algorithm in ["RS256", "EdDSA", "HS256"] {
+            let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+            let header = part(json!({ "alg": algorithm, "kid": id }));
+            let claims = part(json!({ "sub": 7, "exp": 4_000_000_000_u64 }));
+            // No signature of Ed25519 either: its second half is no number below the order of the group.
+            let token = format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode([0x2a; 64]));
+            assert!(tokens.verify(&token, now()).is_err(), "{text}");
+        }
+    }
+}
+
+/// A configuration, as a file and as variables: what is taken can be shown, what is refused is explained.
+pub(crate) fn config(bytes: &[u8]) {
+    thread_local! {
+        static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
+    }
+    let file: PathBuf = FOLDER.with(|folder| folder.path().join("handover.toml"));
+    std::fs::write(&file, bytes).unwrap();
+    taken_or_explained(&Sources { file: Some(file), ..Sources::default() });
+    let lines = bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+    let variables: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once('=').map(|(name, value)| (variable(name), value.to_owned())))
+        .collect();
+    taken_or_explained(&Sources { variables, ..Sources::default() });
+}
+
+/// The variable of a key: `order.timeout.sweep-batch` is `HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH`.
+fn variable(key: &str) -> String {
+    format!("HANDOVER_{}", key.trim().replace('.', "__").replace('-', "_").to_ascii_uppercase())
+}
+
+fn taken_or_explained(sources: &Sources) {
+    match Config::load(sources) {
+        Ok(_) => drop(Config::describe(sources).unwrap()),
+        Err(error) => explained(&error),
+    }
+}
+
+fn explained(error: &ConfigError) {
+    for text in [error.to_string(), error.why(), error.remedy()] {
+        assert!(!text.trim().is_empty(), "{error:?}");
+    }
+}
