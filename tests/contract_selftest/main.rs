@@ -191,6 +191,7 @@ flaws! { broken_by_store(StoreFlaw) {
         "an_order_is_one_tenants",
     ]
     pages_repeat_their_last_row: PagesRepeatTheirLastRow breaks [
+        "changes_are_found_among_looks",
         "pages_of_blocked_aggregates_run_from_the_greatest_number_down",
         "pages_of_dead_letters_run_from_the_last_parked_down",
         "pages_of_listings_run_from_the_greatest_product_down",

@@ -51,7 +51,7 @@ async fn operators_are_answered_again_as_long_as_redis_remembers_and_refused_whi
     let (operator, base) = (api.token(OPERATOR), server.base());
     let again = json!({"filter": {"status": "SENT"}, "reason": "again"});
     let redrive = async |key: Option<&str>, body: &Value| posted(base, REDRIVE, &operator, key, body).await;
-    let audited = async || api.get(OPERATOR, "/api/v1/ops/audit").await.unwrap().items().len();
+    let audited = async || api.get(OPERATOR, "/api/v1/ops/audit?changes=true").await.unwrap().items().len();
     let is_away = async |away: u64| {
         eventually(PATIENCE, async || {
             let found = metric(base, AWAY).await;

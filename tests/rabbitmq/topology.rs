@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// A broker that looks after what it declared only when a publish tells it to, so that a test sees what is gone.
+async fn declared_once(url: &str) -> RabbitBroker {
+    let settings =
+        RabbitSettings { watch_interval: Duration::from_secs(3600), ..settings(url, QueueType::Quorum) };
+    let broker = RabbitBroker::new(settings);
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue is declared");
+    broker
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_ttl_is_refused_with_queue_argument_both_values_and_the_way_out() {
     let vhost = vhost().await;
@@ -60,7 +69,8 @@ async fn a_deleted_queue_that_nobody_uses_is_declared_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_that_was_taken_away_is_declared_again() {
     let vhost = vhost().await;
-    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    let broker = declared_once(&vhost.url()).await;
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
     vhost.unbind(EXCHANGE, QUEUE, KEY).await.unwrap();
     let outcomes = publish(&broker, &routed("lost", 1)).await.unwrap();
     assert!(matches!(outcomes.as_slice(), [PublishOutcome::Returned { .. }]), "{outcomes:?}");
@@ -70,7 +80,7 @@ async fn a_binding_that_was_taken_away_is_declared_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_exchange_is_an_outage_until_it_is_declared_again() {
     let vhost = vhost().await;
-    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    let broker = declared_once(&vhost.url()).await;
     publish_until_confirmed(&broker, &routed("before", 1)).await;
     vhost.delete_exchange(EXCHANGE).await.unwrap();
     let why = unreachable(publish(&broker, &routed("lost", 2)).await);
