@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use handover_application::ports::{Broker, BrokerError, Delivery, DeliveryTag, PublishOutcome, Subscription};
 use handover_application::topology::{EXCHANGE, QueueSpec, Topology};
-use handover_rabbitmq::{QueueType, RabbitBroker, RabbitSettings};
+use handover_rabbitmq::{QueueType, RabbitBroker};
 use handover_tests::rabbit_rigs::{settings, shared};
 use handover_tests::samples::outgoing;
 use handover_tests::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};

@@ -4,8 +4,8 @@ use super::*;
 
 /// A broker that looks after what it declared only when a publish tells it to, so that a test sees what is gone.
 async fn declared_once(url: &str) -> RabbitBroker {
-    let settings =
-        RabbitSettings { watch_interval: Duration::from_secs(3600), ..settings(url, QueueType::Quorum) };
+    let mut settings = settings(url, QueueType::Quorum);
+    settings.watch_interval = Duration::from_secs(3600);
     let broker = RabbitBroker::new(settings);
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue is declared");
     broker
