@@ -123,14 +123,15 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
         Cow::Borrowed(events)
     }
 
-    /// Whether these rows may be moved by the reaper, who is no operator: the payment of one order that still holds
-    /// something.
+    /// Whether these rows may be moved by the reaper, who is no operator: the payment of one order that holds something,
+    /// or did when the reaper looked. Its consumer may have been faster than this statement, and then a repeat reaches it.
     async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
         let [row] = rows else { return Ok(false) };
         let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
         let holds = self.inner.holds_of(row.aggregate.tenant, order).await?;
         let is_paid = row.event_type == EventType::OrderPaid.as_str();
-        Ok(is_paid && holds.iter().any(|hold| hold.status == HoldStatus::Frozen))
+        let held = |hold: &Hold| matches!(hold.status, HoldStatus::Frozen | HoldStatus::Committed);
+        Ok(is_paid && holds.iter().any(held))
     }
 
     fn check_confirmed(&mut self, sent: &[OutboxRow]) {
