@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -11,6 +12,33 @@ use tempfile::TempDir;
 
 /// How long a day may take, on a machine that is busy with other tests.
 const DAY: Duration = Duration::from_secs(120);
+
+/// How many days are played at once by all tests together: a day keeps half a core busy, and where more of them share
+/// two cores, orders are closed later than a day promises.
+const AT_ONCE: usize = 4;
+
+static PLAYING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+/// One of the places for days that are played at once. Dropping it makes room for another.
+struct Place;
+
+impl Place {
+    fn take() -> Place {
+        let playing = PLAYING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut playing =
+            ENDED.wait_while(playing, |playing| *playing == AT_ONCE).unwrap_or_else(PoisonError::into_inner);
+        *playing += 1;
+        Place
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *PLAYING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ENDED.notify_one();
+    }
+}
 
 /// A day that is going to be played.
 pub(crate) struct Day {
@@ -23,6 +51,7 @@ pub(crate) struct Day {
 pub(crate) struct Running {
     day: Day,
     child: Child,
+    _place: Place,
 }
 
 /// A day that is over.
@@ -76,12 +105,14 @@ impl Day {
         command
     }
 
+    /// Begins when one of the days before has made room.
     pub(crate) fn start(self) -> Running {
+        let place = Place::take();
         let [out, err] = ["out", "err"].map(|name| File::create(self.folder.path().join(name)).unwrap());
         let mut command = self.command();
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let child = command.args(&self.arguments).stdout(out).stderr(err).spawn().unwrap();
-        Running { day: self, child }
+        Running { day: self, child, _place: place }
     }
 
     pub(crate) fn play(self) -> Played {
@@ -89,9 +120,14 @@ impl Day {
     }
 }
 
-/// Plays them side by side.
+/// Plays them side by side, as there is room.
 pub(crate) fn at_once<const N: usize>(days: [Day; N]) -> [Played; N] {
-    days.map(Day::start).map(|running| running.ended(DAY))
+    std::thread::scope(|scope| {
+        days.map(|day| scope.spawn(|| day.play())).map(|played| match played.join() {
+            Ok(played) => played,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
 }
 
 impl Running {

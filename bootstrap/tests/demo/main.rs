@@ -74,7 +74,7 @@ fn the_same_seed_plays_the_same_day_and_nothing_outside_is_read() {
 
 #[test]
 fn a_promise_that_is_broken_on_purpose_is_named_and_the_exit_code_is_1() {
-    let breaks: [(&str, &[&str]); 9] = [
+    let breaks: [(&str, &[&str]); 17] = [
         ("lose-effect", &["each effect exactly once"]),
         ("double-effect", &["each effect exactly once"]),
         ("reorder", &["effects come in the order of events"]),
@@ -95,10 +95,6 @@ fn a_promise_that_is_broken_on_purpose_is_named_and_the_exit_code_is_1() {
         ),
         ("open-letter", &["dead letters are explained"]),
         ("spend-attempt", &["an outage costs no attempt"]),
-    ];
-    each_is_named(breaks);
-    // After those, not beside them: so many at once would be late for their deadlines.
-    let of_assets_and_refunds: [(&str, &[&str]); 8] = [
         ("unbalance", &["the ledger sums to zero"]),
         ("drift-balance", &["balances are the sum of their entries"]),
         ("leave-hold", &["every hold is resolved"]),
@@ -108,12 +104,6 @@ fn a_promise_that_is_broken_on_purpose_is_named_and_the_exit_code_is_1() {
         ("refund-twice", &["refunds are what was captured"]),
         ("late-twice", &["a late payment is paid back once"]),
     ];
-    each_is_named(of_assets_and_refunds);
-}
-
-/// Plays a day for each, on which it is broken, and finds just these promises in its verdict.
-#[track_caller]
-fn each_is_named<const N: usize>(breaks: [(&str, &[&str]); N]) {
     let days = breaks.map(|(which, _)| Day::new().with(&format!("--orders 30 --seed 5 --break {which}")));
     for (day, (which, broken)) in at_once(days).iter().zip(breaks) {
         let report = day.broken();

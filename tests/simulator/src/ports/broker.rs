@@ -130,13 +130,14 @@ impl FaultyBroker {
 
     fn tell(&self, outcome: &PublishOutcome, route: &Route) {
         self.process.faults.seen(|seen| match (outcome, route) {
-            (PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. }, _) => {
+            // A replay that is refused costs the event no rest: its letter stays open.
+            (PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. }, Route::Topic(_)) => {
                 seen.refuses(outcome.event_id())
             }
             (PublishOutcome::Confirmed(confirmed), Route::Queue(queue)) => {
                 seen.sent_back.insert((queue.clone(), confirmed.event_id().clone()));
             }
-            (PublishOutcome::Confirmed(_) | PublishOutcome::Unknown { .. }, _) => {}
+            _ => {}
         });
         self.process.note(|| {
             let to = match route {
@@ -165,7 +166,9 @@ impl Broker for FaultyBroker {
         self.check_rests(&window);
         self.process.faults.delay().await;
         if self.strikes(Fault::WindowRefused) {
-            if let [alone] = window.as_slice() {
+            if let [alone] = window.as_slice()
+                && matches!(alone.route(), Route::Topic(_))
+            {
                 self.process.faults.seen(|seen| seen.refuses(alone.event_id()));
             }
             return Err(BrokerError::Refused { what: "a message of the window".into() });
