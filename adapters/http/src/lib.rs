@@ -1,6 +1,6 @@
 //! The HTTP edge: routes, tokens, the answer envelope.
 //!
-//! A request passes, from outside in: trace and log line, time limit, panic guard, origin, route, place (`shed`), token,
+//! A request passes, from outside in: origin, route, place (`shed`), trace and log line, time limit, panic guard, token,
 //! rate limit, idempotency key, signature of the gateway, body, use case. Whatever stops it on the way, the answer is the
 //! envelope of spec §4.
 //!

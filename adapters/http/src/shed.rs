@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::edge::Edge;
 use crate::envelope::Code;
 use crate::messages;
 use crate::refusal::Refusal;
+use crate::trace::turned_away;
 
 /// Of so many that are turned away one is told of in the log, the first among them.
 const TOLD_OF: u64 = 1000;
@@ -67,25 +69,20 @@ impl Place {
     }
 }
 
-/// Marks the answer to a request that was turned away: there are too many of them for a line in the log each.
-#[derive(Clone)]
-pub(crate) struct TurnedAway;
-
-/// The layer of every route that works.
-pub(crate) async fn admitted(State(places): State<Places>, mut request: Request, next: Next) -> Response {
+/// The layer of every route that works. It stands outside of the request's span and log line: the more are turned away,
+/// the less is left for the rest, so being turned away is made cheap.
+pub(crate) async fn admitted(
+    State((edge, places)): State<(Arc<Edge>, Places)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let permit = match places.take() {
         Ok(permit) => permit,
-        Err(refusal) => return turned_away(refusal),
+        Err(refusal) => return turned_away(&edge, request.headers(), refusal),
     };
     let place = Place { held: Arc::new(Mutex::new(Some(permit))), places };
     request.extensions_mut().insert(place.clone());
     let response = next.run(request).await;
     place.give_back();
-    response
-}
-
-fn turned_away(refusal: Refusal) -> Response {
-    let mut response = refusal.into_response();
-    response.extensions_mut().insert(TurnedAway);
     response
 }

@@ -4,6 +4,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
 
 /// What every answer says, unless its route says something of its own: a page needs its own policy.
 const HEADERS: [(HeaderName, HeaderValue); 4] = [
@@ -25,4 +26,10 @@ pub(crate) fn shut(headers: &mut HeaderMap) {
         headers.entry(name).or_insert(value);
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}
+
+/// The layer that adds them to what did not get them further in.
+pub(crate) async fn shut_response(mut response: Response) -> Response {
+    shut(response.headers_mut());
+    response
 }

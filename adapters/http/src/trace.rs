@@ -16,17 +16,15 @@ use crate::edge::Edge;
 use crate::envelope::written;
 use crate::language::Language;
 use crate::refusal::Refusal;
-use crate::shed::TurnedAway;
 
 /// The header that carries the trace id, in and out.
 pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The outermost layer: everything a request meets further in happens in its span and its time, and is answered in the
-/// envelope.
+/// The layer around every route: everything a request meets further in happens in its span and its time, and is answered
+/// in the envelope.
 pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     let (trace, parent) = of(request.headers(), edge.app.tx.chance.as_ref());
-    let traceparent = trace.traceparent.as_deref();
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
@@ -38,29 +36,35 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
             Ok(response) => response,
             Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
         };
-        let turned_away = response.extensions().get::<TurnedAway>().is_some();
-        let mut response = written(response, &trace.trace_id, language);
-        let told = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
-        response.headers_mut().extend(told.map(|value| (TRACEPARENT, value)));
-        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let status = response.status().as_u16();
-        if turned_away {
-            // The rest that a service under too much load does is not to write about it.
-            tracing::debug!(status, durationMs = duration_ms, "turned away");
-        } else {
-            tracing::info!(
-                hop = "request",
-                status,
-                durationMs = duration_ms,
-                traceparent,
-                parent,
-                "answered"
-            );
-        }
+        let response = answered(response, &trace, language);
+        tracing::info!(
+            hop = "request",
+            status = response.status().as_u16(),
+            durationMs = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            traceparent = trace.traceparent.as_deref(),
+            parent,
+            "answered"
+        );
         response
     }
     .instrument(span)
     .await
+}
+
+/// The answer to a request that is not looked at any further. It has its trace and no line in the log: the rest that a
+/// service under too much load does is not to write about it.
+pub(crate) fn turned_away(edge: &Edge, headers: &HeaderMap, refusal: Refusal) -> Response {
+    let (trace, _) = of(headers, edge.app.tx.chance.as_ref());
+    tracing::debug!(traceId = %trace.trace_id, "turned away");
+    answered(refusal.into_response(), &trace, Language::of(headers))
+}
+
+/// In the envelope, with its trace.
+fn answered(response: Response, trace: &Trace, language: Language) -> Response {
+    let mut response = written(response, &trace.trace_id, language);
+    let told = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+    response.headers_mut().extend(told.map(|value| (TRACEPARENT, value)));
+    response
 }
 
 /// The trace that the client is in, or a new one, and the client's own span. In the W3C trace the request is a span of

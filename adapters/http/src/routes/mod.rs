@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -33,6 +33,7 @@ use crate::limit::limited;
 use crate::once::once;
 use crate::refusal::Refusal;
 use crate::shed::{Places, admitted};
+use crate::shut::shut_response;
 use crate::trace::traced;
 
 pub(crate) use answers::answered;
@@ -52,16 +53,16 @@ pub fn router(edge: Edge) -> Router {
 /// The same, and `/metrics` where somebody counts.
 pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
     let edge = Arc::new(edge);
-    let everything = public(&edge).merge(of_operators(&edge)).merge(counted(metrics));
-    layered(everything.merge(of_the_process()), edge)
+    let everything = public(&edge).merge(of_operators(&edge)).merge(counted(metrics, &edge));
+    served(everything.merge(of_the_process(&edge)), edge)
 }
 
 /// The same on two routers, for two listeners: everybody's calls, and those of operators with `/metrics`. Both tell of
 /// health, and show the document of all of them.
 pub fn apart(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
     let edge = Arc::new(edge);
-    let operators = of_operators(&edge).merge(counted(metrics)).merge(of_the_process());
-    (layered(public(&edge).merge(of_the_process()), Arc::clone(&edge)), layered(operators, edge))
+    let operators = of_operators(&edge).merge(counted(metrics, &edge)).merge(of_the_process(&edge));
+    (served(public(&edge).merge(of_the_process(&edge)), Arc::clone(&edge)), served(operators, edge))
 }
 
 /// The OpenAPI document of all of these routes.
@@ -112,33 +113,40 @@ fn signed_in(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
 
 /// Operators have places of their own: they look at what is wrong when there is too much load.
 fn within_places(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    routes.route_layer(from_fn_with_state(Places::new(edge.limits.concurrent_requests), admitted))
+    let places = Places::new(edge.limits.concurrent_requests);
+    in_a_trace(routes, edge).route_layer(from_fn_with_state((Arc::clone(edge), places), admitted))
 }
 
 /// How the process is, and what it can be asked.
-fn of_the_process() -> Router<Arc<Edge>> {
+fn of_the_process(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let written = document::Written(Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default()));
     let of_the_document = Router::from(document::routes()).layer(Extension(written)).merge(document::page());
-    Router::from(health::routes()).merge(of_the_document)
+    in_a_trace(Router::from(health::routes()).merge(of_the_document), edge)
 }
 
-fn counted(metrics: Option<Render>) -> Router<Arc<Edge>> {
-    metrics.map_or_else(Router::new, |render| Router::from(metrics::routes()).layer(Extension(render)))
+fn counted(metrics: Option<Render>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let routes = |render| Router::from(metrics::routes()).layer(Extension(render));
+    in_a_trace(metrics.map_or_else(Router::new, routes), edge)
 }
 
-/// The routes within everything that a request passes on its way to them.
-fn layered(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
-    let routes = routes
-        .fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) })
-        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) });
+/// The routes within what stands around the work of each.
+fn in_a_trace(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    routes
+        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) })
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(Arc::clone(edge), traced))
+}
+
+/// All that a listener answers, also where there is nothing.
+fn served(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
+    let nothing = Router::new().fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) });
+    let routes = routes.merge(in_a_trace(nothing, &edge));
     let routes = match cors::layer(&edge.limits.cors_origins) {
-        Some(cors) => routes.layer(cors),
+        // What a browser asks beforehand is answered here, and as shut as everything else.
+        Some(cors) => routes.layer(cors).layer(map_response(shut_response)),
         None => routes,
     };
-    routes
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(Arc::clone(&edge), traced))
-        .with_state(edge)
+    routes.with_state(edge)
 }
 
 /// The answer to a request whose route panicked.

@@ -10,15 +10,18 @@ use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use handover_application::Wake;
 use handover_application::ports::{Store, StoreError, UnitOfWork, View};
-use handover_http::Limits;
+use handover_http::{Limits, WebOrigin};
 use handover_memory::{MemoryStore, VirtualClock};
 use hyper::body::Frame;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
+use crate::shut::is_shut;
+use crate::traces::PARENT;
 use crate::world::{BUYER, SELLER, Setup, World, start};
 
 const PRODUCTS: &str = "/api/v1/products";
+const SHOP: &str = "https://shop.example";
 
 /// A store that lets nobody look until the gate is open.
 struct Gated {
@@ -47,7 +50,8 @@ async fn gated(concurrent_requests: u32) -> (World, Arc<Semaphore>) {
 }
 
 async fn world(concurrent_requests: u32, store: Option<Arc<dyn Store>>) -> World {
-    let limits = Limits { concurrent_requests, ..Limits::default() };
+    let cors_origins = vec![WebOrigin::parse(SHOP).unwrap()];
+    let limits = Limits { concurrent_requests, cors_origins, ..Limits::default() };
     World::with(Setup { limits, store, ..Setup::default() }).await
 }
 
@@ -75,6 +79,26 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_never_is() {
         waiting.await.expect(200, "00000");
     }
     world.get(PRODUCTS).send().await.expect(401, "A0301");
+}
+
+/// It is refused before the rest is done for it: its span, its line in the log, its time.
+#[tokio::test(start_paused = true)]
+async fn who_is_turned_away_is_told_all_that_others_are() {
+    let (world, gate) = gated(1).await;
+    let mut stuck = Box::pin(world.get_as(BUYER, PRODUCTS).send());
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut stuck).await.is_err());
+    let request = world.get(PRODUCTS).header("origin", SHOP).header("accept-language", "zh");
+    let request = request.header("x-trace-id", "order-7").header("traceparent", PARENT);
+    let answer = request.send().await.expect(503, "C0001");
+    assert_eq!(answer.trace_id, "order-7");
+    assert!(answer.message.contains("服务繁忙"), "{}", answer.message);
+    let traceparent = answer.header("traceparent").unwrap();
+    assert_eq!(traceparent[..36], PARENT[..36]);
+    assert_ne!(traceparent, PARENT, "a span of its own");
+    assert_eq!(answer.headers["access-control-allow-origin"], SHOP, "a page may read why it is refused");
+    assert!(is_shut(&answer.headers), "{:?}", answer.headers);
+    gate.add_permits(1);
+    stuck.await.expect(200, "00000");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use crate::world::{BUYER, Setup, World};
 
 const SHOP: &str = "https://shop.example";
 
-fn is_shut(headers: &HeaderMap) -> bool {
+pub(crate) fn is_shut(headers: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     let policy = headers["content-security-policy"].to_str().unwrap();
     says("x-content-type-options", "nosniff")
@@ -64,6 +64,8 @@ async fn pages_of_other_origins_are_let_in_by_name_only() {
     assert_eq!(answer.expect(200, "00000").headers["access-control-allow-origin"], SHOP);
     let refused = open.get("/api/v1/orders").header("origin", SHOP).send().await.expect(401, "A0301");
     assert_eq!(refused.headers["access-control-allow-origin"], SHOP, "a page may read why it is refused");
+    let nothing = open.get("/nothing").header("origin", SHOP).send().await.expect(404, "A0404");
+    assert_eq!(nothing.headers["access-control-allow-origin"], SHOP);
     for stranger in
         ["https://shop.example.evil.example", "http://shop.example", "null", "https://SHOP.example"]
     {

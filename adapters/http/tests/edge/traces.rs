@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::world::{BUYER, STRANGER, World};
 
-const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[tokio::test(start_paused = true)]
 async fn a_good_trace_id_is_kept_and_any_other_is_replaced() {
