@@ -48,6 +48,8 @@ pub(crate) const CONSUMED: &str = "consumer.event.consumed";
 pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
+/// Requests turned away because as many as there is room for were worked on.
+pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
 /// Requests refused by the rate limit.
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests that each process limited for itself because what they share was away.
@@ -58,8 +60,8 @@ pub const LIMIT_AWAY: &str = "handover.ratelimit.away";
 pub const KEYS_AWAY: &str = "handover.idempotency.away";
 
 /// Every metric there is: those of 004, and ours, which begin with `handover`. [`PENDING`] is for whoever serves to set,
-/// those of the rate limit and of the keys are for their adapters.
-pub const METRICS: [Metric; 15] = [
+/// those of the requests, of the rate limit and of the keys are for their adapters.
+pub const METRICS: [Metric; 16] = [
     counter(CREATED, "Events committed to the outbox by this process"),
     counter(SENT, "Events that the broker confirmed to this process"),
     counter(FAILED, "Failed publishes of events, given-up ones included"),
@@ -77,6 +79,7 @@ pub const METRICS: [Metric; 15] = [
         "consistency.event.repaired",
         "Findings mended: events announced or sent again, effects applied again",
     ),
+    counter(OVERLOAD_REFUSED, "Requests turned away because as many as there is room for were worked on"),
     counter(LIMIT_REFUSED, "Requests refused by the rate limit"),
     counter(LIMIT_FALLBACK, "Requests limited by this process alone, because Redis was away"),
     Metric {

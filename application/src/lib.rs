@@ -32,7 +32,8 @@ mod wake;
 pub use app::{Announcer, App, Rules};
 pub use context::{Actor, CommandContext, Role, Trace};
 pub use counted::{
-    KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, PENDING, append,
+    KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, OVERLOAD_REFUSED,
+    PENDING, append,
 };
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use handover_application::OVERLOAD_REFUSED;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::edge::Edge;
@@ -39,6 +40,7 @@ impl Places {
             if before.is_multiple_of(TOLD_OF) {
                 tracing::warn!(turnedAway = before + 1, "too many requests at a time: some are turned away");
             }
+            metrics::counter!(OVERLOAD_REFUSED).increment(1);
             Refusal::new(Code::Away, messages::BUSY).soon()
         })
     }
@@ -70,7 +72,7 @@ impl Place {
 }
 
 /// The layer of every route that works. It stands outside of the request's span and log line: the more are turned away,
-/// the less is left for the rest, so being turned away is made cheap.
+/// the less is left for the rest, so being turned away is made cheap, and is counted.
 pub(crate) async fn admitted(
     State((edge, places)): State<(Arc<Edge>, Places)>,
     mut request: Request,

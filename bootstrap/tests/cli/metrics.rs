@@ -4,7 +4,7 @@ use crate::inspect::market;
 use crate::program::{World, eventually};
 
 /// The names of seed 004 as Prometheus writes them, then ours, and their kinds.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 16] = [
     ("outbox_event_created_total", "counter"),
     ("outbox_event_sent_total", "counter"),
     ("outbox_event_failed_total", "counter"),
@@ -16,6 +16,7 @@ const NAMES: [(&str, &str); 15] = [
     ("reaper_lock_released_total", "counter"),
     ("consistency_event_missing_total", "counter"),
     ("consistency_event_repaired_total", "counter"),
+    ("handover_overload_refused_total", "counter"),
     ("handover_ratelimit_refused_total", "counter"),
     ("handover_ratelimit_fallback_total", "counter"),
     ("handover_ratelimit_away", "gauge"),

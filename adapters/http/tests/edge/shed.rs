@@ -13,6 +13,7 @@ use handover_application::ports::{Store, StoreError, UnitOfWork, View};
 use handover_http::{Limits, WebOrigin};
 use handover_memory::{MemoryStore, VirtualClock};
 use hyper::body::Frame;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -79,6 +80,23 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_never_is() {
         waiting.await.expect(200, "00000");
     }
     world.get(PRODUCTS).send().await.expect(401, "A0301");
+}
+
+/// There is no line in the log for each: an operator sees how many.
+#[tokio::test(start_paused = true)]
+async fn how_many_are_turned_away_is_counted() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _counting = metrics::set_default_local_recorder(&recorder);
+    let (world, gate) = gated(1).await;
+    let mut stuck = Box::pin(world.get_as(BUYER, PRODUCTS).send());
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut stuck).await.is_err());
+    for _ in 0..3 {
+        world.get(PRODUCTS).send().await.expect(503, "C0001");
+    }
+    gate.add_permits(1);
+    stuck.await.expect(200, "00000");
+    let told = recorder.handle().render();
+    assert!(told.lines().any(|line| line == "handover_overload_refused 3"), "{told}");
 }
 
 /// It is refused before the rest is done for it: its span, its line in the log, its time.
