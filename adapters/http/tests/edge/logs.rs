@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
 
 use handover_application::ports::StoreError;
 use serde_json::Value;
 use tracing_subscriber::fmt::writer::OptionalWriter;
 
+use crate::shed::gated;
 use crate::world::{BUYER, Broken, Setup, World};
 
 /// A log in memory.
@@ -96,4 +98,25 @@ async fn a_fault_is_logged_once_with_its_cause_and_trace() {
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0]["error"].as_str().unwrap().contains("swordfish"));
     assert_eq!(errors[0]["span"]["traceId"], "t-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_thousand_that_are_turned_away_one_leaves_a_line() {
+    let (world, gate) = gated(1).await;
+    let mut stuck = Box::pin(world.get_as(BUYER, "/api/v1/products").send());
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut stuck).await.is_err());
+    let log = Log::default();
+    let guard = log.begin();
+    for _ in 0..1001 {
+        world.get("/api/v1/products").send().await.expect(503, "C0001");
+    }
+    drop(guard);
+    let lines = log.lines();
+    let told = |line: &Value| (line["level"].clone(), line["turnedAway"].clone());
+    assert_eq!(
+        lines.iter().map(told).collect::<Vec<_>>(),
+        [("WARN".into(), 1.into()), ("WARN".into(), 1001.into())]
+    );
+    gate.add_permits(1);
+    stuck.await.expect(200, "00000");
 }

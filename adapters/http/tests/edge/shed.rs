@@ -17,12 +17,11 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
-use crate::shut::is_shut;
+use crate::shut::{SHOP, is_shut};
 use crate::traces::PARENT;
 use crate::world::{BUYER, SELLER, Setup, World, start};
 
 const PRODUCTS: &str = "/api/v1/products";
-const SHOP: &str = "https://shop.example";
 
 /// A store that lets nobody look until the gate is open.
 struct Gated {
@@ -43,7 +42,7 @@ impl Store for Gated {
 }
 
 /// So many places, and nobody looks until the gate is open.
-async fn gated(concurrent_requests: u32) -> (World, Arc<Semaphore>) {
+pub(crate) async fn gated(concurrent_requests: u32) -> (World, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let inner = MemoryStore::new(Arc::new(VirtualClock::new(start())), Wake::default());
     let store = Gated { inner, gate: Arc::clone(&gate) };

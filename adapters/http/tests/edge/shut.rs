@@ -5,7 +5,7 @@ use handover_http::{Limits, WebOrigin};
 
 use crate::world::{BUYER, Setup, World};
 
-const SHOP: &str = "https://shop.example";
+pub(crate) const SHOP: &str = "https://shop.example";
 
 pub(crate) fn is_shut(headers: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
