@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use handover_application::topology::TIMEOUT_DELAY_QUEUE;
 use handover_tests::books::Books;
 use handover_tests::client::Api;
 
@@ -28,13 +29,23 @@ async fn a_trace_id_is_found_in_log_outbox_message_and_consume_log() {
     let rows =
         format!("SELECT count(*) FROM outbox_events WHERE json_extract(metadata, '$.traceId') = '{TRACE}'");
     assert_eq!(books.number(&rows).await, 2, "ORDER_CREATED and ORDER_TIMEOUT");
-    let messages = format!("SELECT count(*) FROM broker_messages WHERE correlation_id = '{TRACE}'");
-    assert_eq!(books.number(&messages).await, 1, "the timeout waits in its delay queue");
-    let log = launch.log();
+    // A message is taken away only after what it did was committed.
+    let messages = format!("SELECT queue FROM broker_messages WHERE correlation_id = '{TRACE}'");
+    eventually(Duration::from_secs(10), async || match books.rows(&messages).await?.as_slice() {
+        [delayed] if delayed.starts_with(TIMEOUT_DELAY_QUEUE) => Ok(()),
+        others => Err(format!("{others:?} instead of the timeout alone, in its delay queue").into()),
+    })
+    .await;
     for line in
         ["answered", "[OutboxRelay] Event sent successfully", "[inventory] Message consumed successfully"]
     {
-        let found = log.lines().any(|logged| logged.contains(line) && logged.contains(TRACE));
-        assert!(found, "no line \"{line}\" of this trace in\n{log}");
+        eventually(Duration::from_secs(10), async || {
+            let log = launch.log();
+            match log.lines().any(|logged| logged.contains(line) && logged.contains(TRACE)) {
+                true => Ok(()),
+                false => Err(format!("no line \"{line}\" of this trace in\n{log}").into()),
+            }
+        })
+        .await;
     }
 }
