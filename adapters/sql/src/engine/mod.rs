@@ -1,5 +1,6 @@
 //! The engines: a connection, a dialect and the meaning of errors each.
 
+mod migrations;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]

@@ -9,9 +9,8 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::mysql_bells;
-use super::mysql_migrations::{self, MIGRATIONS};
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, pool, probe};
+use super::{migrations, mysql_bells, mysql_migrations};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
@@ -100,7 +99,7 @@ impl Engine for MysqlEngine {
                 .await
                 .map_err(fault)?
         };
-        Ok((applied, super::newest(&MIGRATIONS)))
+        Ok((applied, super::newest(&migrations::MYSQL)))
     }
 
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {

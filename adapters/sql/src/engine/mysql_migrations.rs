@@ -10,17 +10,16 @@ use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
+use super::migrations;
 use super::mysql::number;
 use super::pooled::MIGRATION_WAIT_S;
-
-pub(super) static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/mysql");
 
 /// Locks are the server's, not the database's.
 const LOCK: &str = "CONCAT('handover-migrations-', MD5(DATABASE()))";
 
 pub(super) async fn run(connection: MySqlConnection) -> Result<(), MigrateError> {
     let mut resuming = Resuming { connection };
-    MIGRATIONS.run_direct(None, &mut resuming, false).await?;
+    migrations::MYSQL.run_direct(None, &mut resuming, false).await?;
     resuming.connection.close().await.map_err(MigrateError::from)
 }
 
@@ -176,11 +175,11 @@ impl Migrate for Resuming {
 
 #[cfg(test)]
 mod tests {
-    use super::{MIGRATIONS, statements};
+    use super::{migrations, statements};
 
     #[test]
     fn every_statement_of_a_migration_stands_alone() {
-        for migration in MIGRATIONS.iter() {
+        for migration in migrations::MYSQL.iter() {
             for statement in statements(migration.sql.as_str()) {
                 let code: Vec<&str> =
                     statement.lines().filter(|line| !line.trim_start().starts_with("--")).collect();

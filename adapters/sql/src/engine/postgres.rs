@@ -10,15 +10,13 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
-use super::postgres_bells;
+use super::{migrations, postgres_bells};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, numbered};
 use crate::facts::ServerFacts;
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
-
-pub(super) static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/postgres");
 
 pub(crate) struct PostgresEngine {
     pool: Pool<Postgres>,
@@ -82,7 +80,7 @@ impl Engine for PostgresEngine {
         // The driver waits for the lock without end, unless the server is told otherwise.
         let patience = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
         sqlx::raw_sql(sqlx::AssertSqlSafe(patience)).execute(&mut connection).await.map_err(fault)?;
-        MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(of_migration)?;
+        migrations::POSTGRES.run_direct(None, &mut connection, false).await.map_err(of_migration)?;
         connection.close().await.map_err(fault)
     }
 
@@ -100,7 +98,7 @@ impl Engine for PostgresEngine {
         } else {
             None
         };
-        Ok((applied, super::newest(&MIGRATIONS)))
+        Ok((applied, super::newest(&migrations::POSTGRES)))
     }
 
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {

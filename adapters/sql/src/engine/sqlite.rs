@@ -16,14 +16,13 @@ use sqlx::sqlite::{
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
+use super::migrations;
 use crate::bells::Bells;
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::fault::{Meaning, store_error};
 use crate::row::Row;
 use crate::value::{Value, time_text};
-
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// How long to wait for the writer, or for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
@@ -160,7 +159,7 @@ impl Engine for SqliteEngine {
         self.in_transaction.store(true, Ordering::Release);
         // The driver's migration lock does nothing on SQLite; this transaction around all of it does.
         let mut transaction = sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(fault)?;
-        MIGRATIONS
+        migrations::SQLITE
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(|error| StoreError::Backend(Box::new(error)))?;
@@ -182,7 +181,7 @@ impl Engine for SqliteEngine {
                 .await
                 .map_err(fault)?
         };
-        Ok((applied, super::newest(&MIGRATIONS)))
+        Ok((applied, super::newest(&migrations::SQLITE)))
     }
 
     async fn watch(&self, _bells: &Bells) {
