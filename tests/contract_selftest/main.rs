@@ -1,5 +1,5 @@
-//! The contract suite, tested: a sound adapter passes every rule, and one that breaks a single promise fails exactly
-//! the rules that state it.
+//! What tests are tested with. The contract suite: a sound adapter passes every rule, and one that breaks a single promise
+//! fails exactly the rules that state it. The search for canaries: it finds what is planted.
 //!
 //! A flaw that no rule notices is a promise that nothing checks. Add a flaw with its rules when a rule is added.
 
@@ -28,6 +28,7 @@ macro_rules! flaws {
 }
 
 mod broker;
+mod canary;
 mod keys;
 mod limiter;
 mod store;
