@@ -10,7 +10,7 @@ use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::{Server, eventually, tail};
 
-use crate::{GOES_ON_WITHIN, QUIET_WITHIN, alone, goes_on, impatient};
+use crate::{GOES_ON_WITHIN, QUIET_WITHIN, goes_on, impatient, turn};
 
 handover_tests::on_pairs!(
     [partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_loses_nothing]:
@@ -58,7 +58,7 @@ async fn shared_by(books: &Books, relays: i64, within: Duration) -> Duration {
 }
 
 async fn partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_loses_nothing(pair: Pair) {
-    let _turn = alone().await;
+    let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
     let launches: Vec<_> = (0..3).map(|_| impatient(deployment.launch())).collect();
@@ -100,7 +100,7 @@ async fn partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_lose
 }
 
 async fn readiness_follows_the_database_alone(pair: Pair) {
-    let _turn = alone().await;
+    let _turn = turn().await;
     let deployment = Deployment::with_own_servers(pair).await;
     let server = deployment.launch().start().unwrap();
     let (api, books) = (Api::of(&server), deployment.books().await);
