@@ -2,7 +2,7 @@
 //!
 //! Each is one condition at the place that keeps a promise, and a mistake that a developer could make there. At most one
 //! is planted at a time, per thread: a simulated run has a thread of its own. Without the feature `mutants` there is no
-//! way to plant any, [`planted`] is `false` at compile time, and nothing of them is in the program.
+//! way to plant any, `planted` is `false` at compile time, and nothing of them is in the program.
 //!
 //! Adding one: a variant with its promise and what an observer sees when it is broken, and `planted` as the *last* part
 //! of a condition, so that `struck` counts as little as possible that makes no difference. One that is planted nowhere
