@@ -25,3 +25,29 @@ fn of(files: &[File]) -> Migrator {
     };
     Migrator::with_migrations(files.iter().map(migration).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_list_is_what_the_driver_reads_from_the_folder_of_its_engine() {
+        for (engine, files) in
+            [("sqlite", SQLITE_FILES), ("mysql", MYSQL_FILES), ("postgres", POSTGRES_FILES)]
+        {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations").join(engine);
+            let read = Migrator::new(folder.as_path()).await.expect("the driver reads them");
+            let told = |of: &Migrator| -> Vec<_> {
+                of.iter()
+                    .map(|one| (one.version, one.description.clone(), one.checksum.clone(), one.no_tx))
+                    .collect()
+            };
+            assert!(!files.is_empty(), "{engine}");
+            // A checksum that differs would keep a database of an older version from being brought up to date.
+            assert_eq!(told(&of(files)), told(&read), "{engine}");
+            assert!(read.iter().all(|one| one.migration_type == MigrationType::Simple), "{engine}");
+        }
+    }
+}
