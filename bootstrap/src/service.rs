@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::cli::Parts;
 use crate::config::Config;
 use crate::edge::{Listeners, Listening};
-use crate::wiring::{Carriage, Database, allow_gateway, application, direct, paid_back_by};
+use crate::wiring::{Between, Database, allow_gateway, application};
 use crate::{Failure, Secrets};
 
 /// A service that runs. Dropped without [`Service::stop`] it is cut off, as by a crash.
@@ -28,14 +28,14 @@ impl Service {
     /// Takes the database (a file is brought up to date, and what a crashed predecessor left in it is ended) and starts
     /// the parts.
     pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
-        Service::start_carried(config, parts, direct()).await
+        Service::start_between(config, parts, Between::nothing()).await
     }
 
-    /// The same, with something between the application and its broker.
-    pub(crate) async fn start_carried(
+    /// The same, with something between the application and those outside.
+    pub(crate) async fn start_between(
         config: &Config,
         parts: Parts,
-        carriage: Carriage,
+        between: Between,
     ) -> Result<Service, Failure> {
         let listens = if parts.api { config.listens() } else { Vec::new() };
         Secrets::allow(config, &listens)?;
@@ -48,9 +48,8 @@ impl Service {
         let wake = Wake::default();
         let database = Database::open(&config.database, &wake).await?;
         database.take_over().await?;
-        let app = application(config, &database, carriage).await?;
-        // Jobs alone ask it: who runs none needs no secret for it.
-        let app = if parts.roles.jobs { paid_back_by(app, config)? } else { app };
+        // Jobs alone ask the gateway.
+        let app = application(config, &database, between, parts.roles.jobs).await?;
         runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.keep_in_touch(&app.tx.tasks);
         runtime::start(&app, &wake, parts.roles, &config.settings);

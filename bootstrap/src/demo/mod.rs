@@ -9,6 +9,7 @@ mod client;
 mod day;
 mod dice;
 mod figures;
+mod gateway;
 mod journal;
 mod market;
 mod mishaps;
@@ -36,12 +37,13 @@ use crate::commands::say;
 use crate::config::Config;
 use crate::progress::Progress;
 use crate::signals::{STOP_WITHIN, StopSignals};
-use crate::wiring::Looked;
+use crate::wiring::{Between, Looked};
 use crate::{Exit, Failure, Service, telemetry};
 use books::Books;
 use client::Api;
 use day::Day;
 use figures::Figures;
+use gateway::Evening;
 use journal::Journal;
 use market::Market;
 use mishaps::Mishaps;
@@ -74,14 +76,25 @@ pub(crate) async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
         None => OsChance::seeded()?.next() % SEEDS,
     };
     let mishaps = Mishaps::default();
-    let between = mishaps.clone();
-    let carriage = Box::new(move |broker| carrier::carried(broker, between));
-    let mut service = Service::start_carried(&config, Parts::ALL, carriage).await?;
+    let evening = Evening::default();
+    let between = Between {
+        broker: Box::new({
+            let mishaps = mishaps.clone();
+            move |broker| carrier::carried(broker, mishaps)
+        }),
+        gateway: Box::new({
+            let evening = evening.clone();
+            move |gateway| evening.opens(gateway)
+        }),
+    };
+    let mut service = Service::start_between(&config, Parts::ALL, between).await?;
     let progress = Progress::new();
     progress.tell(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
         let demo = Demo { arguments, seed, config: &config, mishaps: &mishaps, progress: &progress };
-        demo.play(&service, &folder).await
+        let exit = demo.play(&service, &folder).await;
+        evening.begin();
+        exit
     };
     let ended = tokio::select! {
         biased;

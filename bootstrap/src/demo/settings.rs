@@ -40,7 +40,7 @@ url = "sqlite://{database}"
 
 [gateway]
 url = "sandbox:"
-sandbox-delay = "100ms"
+sandbox-delay = "1ms"             # once the day is over: by day its people say what became of refunds
 
 [order.timeout]
 pending-minutes = 0.05            # 3 s

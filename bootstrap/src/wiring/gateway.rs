@@ -25,10 +25,10 @@ pub(crate) fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failu
     }
 }
 
-/// The application with the gateway of this configuration.
-pub(crate) fn paid_back_by(app: App, config: &Config) -> Result<App, Failure> {
+/// The gateway of this configuration, which reports to this application.
+pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure> {
     let clock = Arc::clone(&app.tx.clock);
-    let gateway: Arc<dyn Gateway> = match &config.gateway.choice {
+    Ok(match &config.gateway.choice {
         GatewayChoice::Sandbox(delay) => {
             // A process without an API listens nowhere, so nothing has made it choose.
             match config.gateway.is_chosen || config.database.file().is_some() {
@@ -44,8 +44,7 @@ pub(crate) fn paid_back_by(app: App, config: &Config) -> Result<App, Failure> {
             let timeout = config.settings.refund.timeout;
             Arc::new(HttpGateway::new(endpoint, secret.reveal(), timeout, clock).map_err(failed)?)
         }
-    };
-    Ok(app.with_gateway(gateway))
+    })
 }
 
 fn failed(error: Unusable) -> Failure {

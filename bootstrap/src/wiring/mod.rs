@@ -10,7 +10,7 @@ mod schema;
 
 use std::sync::Arc;
 
-use handover_application::ports::{Broker, Clock};
+use handover_application::ports::{Broker, Clock, Gateway};
 use handover_application::{App, Tasks, Transactor, TxPolicy};
 use handover_sql::SqlStore;
 use handover_system::OsChance;
@@ -20,29 +20,45 @@ use crate::config::Config;
 
 pub(crate) use broker::{database_broker, rabbit_beside};
 pub(crate) use database::Database;
-pub(crate) use gateway::{allow as allow_gateway, paid_back_by};
+pub(crate) use gateway::allow as allow_gateway;
 pub(crate) use limiter::admission;
 pub(crate) use looked::{Looked, Reach};
 pub(crate) use redis::Redis;
 pub(crate) use schema::Schema;
 
-/// What stands between the application and its broker; [`direct`] is nothing.
-pub(crate) type Carriage = Box<dyn FnOnce(Arc<dyn Broker>) -> Arc<dyn Broker> + Send>;
+/// Puts something before what is behind a port.
+type Wrap<Port> = Box<dyn FnOnce(Arc<Port>) -> Arc<Port> + Send>;
 
-/// Nothing between the application and its broker.
-pub(crate) fn direct() -> Carriage {
-    Box::new(|broker| broker)
+/// What stands between the application and those outside whom it talks to.
+pub(crate) struct Between {
+    /// On the way to the broker.
+    pub(crate) broker: Wrap<dyn Broker>,
+    /// On the way to the payment gateway.
+    pub(crate) gateway: Wrap<dyn Gateway>,
 }
 
-/// The application on these adapters.
+impl Between {
+    /// Nothing.
+    pub(crate) fn nothing() -> Between {
+        Between { broker: Box::new(|broker| broker), gateway: Box::new(|gateway| gateway) }
+    }
+}
+
+/// The application on these adapters. Who does not ask the gateway needs no secret for it.
 pub(crate) async fn application(
     config: &Config,
     database: &Database,
-    carriage: Carriage,
+    between: Between,
+    asks_the_gateway: bool,
 ) -> Result<App, Failure> {
     let tx = transactor(database.store(), database.clock())?;
-    let broker = broker::serving(&config.broker, database).await?;
-    Ok(App::new(tx, carriage(broker), config.rules.clone()).with_requests(config.requests.clone()))
+    let broker = (between.broker)(broker::serving(&config.broker, database).await?);
+    let app = App::new(tx, broker, config.rules.clone()).with_requests(config.requests.clone());
+    if !asks_the_gateway {
+        return Ok(app);
+    }
+    let gateway = (between.gateway)(gateway::of(&app, config)?);
+    Ok(app.with_gateway(gateway))
 }
 
 fn transactor(store: &SqlStore, clock: &Arc<dyn Clock>) -> Result<Transactor, Failure> {

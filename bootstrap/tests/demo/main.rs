@@ -53,6 +53,20 @@ fn whatever_the_seed_every_promise_is_kept_and_stdout_is_one_json_document() {
     }
 }
 
+/// What nobody paid in time goes back seconds later, at the end of the day. In each of these days that is an amount of
+/// which the sandbox says that its first refund fails.
+#[test]
+fn by_day_the_people_of_the_market_alone_say_what_became_of_a_refund() {
+    for day in at_once([3_579, 37_923].map(|seed| Day::new().with(&format!("--orders 15 --seed {seed}")))) {
+        let report = day.kept();
+        assert_eq!(report["verdict"], "kept");
+        assert!(
+            report["figures"]["failedRefunds"].as_u64() <= Some(1),
+            "none but the planned one: {report:#}"
+        );
+    }
+}
+
 #[test]
 fn the_same_seed_plays_the_same_day_and_nothing_outside_is_read() {
     let day = || Day::new().with("--orders 14 --seed 77").set("HANDOVER_HTTP__LISTEN", "nonsense");
