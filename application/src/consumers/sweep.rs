@@ -100,11 +100,14 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<bool, StoreError> {
         match inbox.apply_alone(event, CountFirst::Yes, &mut counted).await {
             Ok(_) => return Ok(true),
             // With the count in hand: an outage in the middle of an attempt is not another attempt.
-            Err(error) if error.is_outage() && !inbox.app.tx.tasks.stopping().is_cancelled() => {
+            Err(error) if error.is_outage() => {
                 warn!(%error, consumer = inbox.name(), "[{}] the store failed; the sweep pauses", inbox.name());
-                inbox.app.tx.clock.sleep(OUTAGE_PAUSE).await;
+                tokio::select! {
+                    biased;
+                    () = inbox.app.tx.tasks.stopping().cancelled() => return Err(error),
+                    () = inbox.app.tx.clock.sleep(OUTAGE_PAUSE) => {}
+                }
             }
-            Err(error) if error.is_outage() => return Err(error),
             Err(error) => {
                 error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue,
                     "[{}] [ALERT] the store refuses an event", inbox.name());

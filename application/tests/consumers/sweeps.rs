@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use handover_application::ConsumerSettings;
 use handover_application::ports::*;
 use handover_domain::ConsumeStatus;
+use tokio::time::Instant;
 
 use crate::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, World, event_id, eventually, millis, pass, secs};
@@ -125,6 +126,31 @@ async fn the_history_before_the_subscription_is_not_swept_up() {
     world.arrived(&process, "new", 7, 2).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_that_waits_for_its_store_ends_as_soon_as_its_process_is_to_stop() {
+    let world = World::new().await;
+    let process = world.process();
+    let faults = process.faults.clone();
+    let handler = Scripted::new(&world, move |_, _| {
+        faults.set_away(true);
+        Act::Apply
+    });
+    process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    world.happened(&process, "e-1", 7, 1).await;
+    left_behind(&world, "e-1", ConsumeStatus::Waiting, None).await;
+    eventually(secs(11), async || handler.calls().len() == 1).await;
+    pass(millis(100)).await;
+    let begun = Instant::now();
+    process.app.tx.tasks.stop().await;
+    let took = begun.elapsed();
+    assert!(took < millis(100), "{took:?}");
+    assert!(world.effects(7).await.is_empty());
+    let next = world.process();
+    let handler = Scripted::new(&world, |_, _| Act::Apply);
+    next.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    eventually(secs(60), async || world.effects(7).await == ["e-1"]).await;
 }
 
 #[tokio::test(start_paused = true)]
