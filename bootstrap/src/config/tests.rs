@@ -1,6 +1,9 @@
+mod layers;
 mod limits;
 mod money;
 mod redis;
+mod secrets;
+mod servers;
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,9 +13,8 @@ use handover_application::ports::OnFailed;
 use handover_application::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, TimeoutSettings,
 };
-use handover_domain::{Jitter, PointsRules, RetryPolicy};
+use handover_domain::PointsRules;
 use handover_http::{Limits, TokenRules};
-use handover_rabbitmq::QueueType;
 
 use super::keys::{KEYS, Kind};
 use super::{BrokerChoice, Config, ConfigError, LogFormat, Sources};
@@ -102,157 +104,6 @@ fn the_readme_names_every_key_and_its_default() {
         };
         let row = format!("| `{}` | {default}", key.path);
         assert!(readme.contains(&row), "no row {row}");
-    }
-}
-
-#[test]
-fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
-    let (_folder, mut sources) = file("[http]\nlisten = \"127.0.0.1:1\"\n[outbox]\nbatch = 1\n");
-    let read = |sources: &Sources| {
-        let config = Config::load(sources).unwrap();
-        (config.listen.port(), config.settings.relay.batch.get())
-    };
-    assert_eq!(read(&sources), (1, 1));
-    sources.variables = vec![("HANDOVER_HTTP__LISTEN".to_owned(), "127.0.0.1:2".to_owned())];
-    assert_eq!(read(&sources), (2, 1));
-    sources.flags = vec![("--listen", "http.listen", "127.0.0.1:3".to_owned())];
-    assert_eq!(read(&sources), (3, 1));
-}
-
-#[test]
-fn a_later_layer_replaces_an_inline_table_whole() {
-    let (_folder, mut sources) =
-        file("[outbox]\nretry = { policy = \"schedule\", delays = [\"1s\"] }\n[consumer]\nprefetch = 3\n");
-    assert_eq!(
-        Config::load(&sources).unwrap().settings.relay.retry,
-        RetryPolicy::Schedule { delays: vec![Duration::from_secs(1)] }
-    );
-    sources.variables = vec![(
-        "HANDOVER_OUTBOX__RETRY".to_owned(),
-        r#"{policy = "exponential", base = "2s", cap = "10s", max-attempts = 5, jitter = 0.2}"#.to_owned(),
-    )];
-    let config = Config::load(&sources).unwrap();
-    let RetryPolicy::Exponential { base, cap, max_attempts, jitter } = config.settings.relay.retry else {
-        panic!("exponential was asked for");
-    };
-    assert_eq!((base.as_secs(), cap.as_secs(), max_attempts.get()), (2, 10, 5));
-    assert_eq!(jitter, Jitter::percent(20).unwrap());
-    assert_eq!(config.rules.max_retry_count, 4);
-    assert_eq!(config.settings.consumer.prefetch.get(), 3);
-}
-
-#[test]
-fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
-    let text = complaint(load_file("[outbox]\nbacth = 5\n"));
-    for part in ["unknown key outbox.bacth", "shop.toml", "did you mean outbox.batch?"] {
-        assert!(text.contains(part), "{text}");
-    }
-    assert!(complaint(load_file("[oubtox]\nbatch = 5\n")).contains("unknown key oubtox in"));
-    assert!(complaint(load_file("listen = \"127.0.0.1:1\"\n")).contains("did you mean http.listen?"));
-}
-
-#[test]
-fn a_key_that_looks_like_none_is_not_taken_for_one() {
-    for file in ["[kafka]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
-        let text = complaint(load_file(file));
-        assert!(text.contains("unknown key") && !text.contains("did you mean"), "{text}");
-        assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
-    }
-    for variable in ["HANDOVER_KAFKA__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
-        let text = complaint(load(&[(variable, "x")]));
-        assert!(text.contains(variable) && !text.contains("did you mean"), "{text}");
-    }
-    for (key, meant) in [
-        ("HANDOVER_OUTBOX_BATCH", "HANDOVER_OUTBOX__BATCH?"),
-        ("HANDOVER_ORDER__TIMEOUT__MINUTES", "HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES?"),
-        ("HANDOVER_CONSUMERS__PREFETCH", "HANDOVER_CONSUMER__PREFETCH?"),
-        ("HANDOVER_LOG_LEVEL", "HANDOVER_LOG__LEVEL?"),
-    ] {
-        let text = complaint(load(&[(key, "x")]));
-        assert!(text.contains(&format!("did you mean {meant}")), "{text}");
-    }
-}
-
-#[test]
-fn an_unknown_variable_names_itself_and_the_nearest() {
-    let text = complaint(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
-    assert!(text.contains("environment variable HANDOVER_OUTBOX__SCAN_INTERVALL"), "{text}");
-    assert!(text.contains("did you mean HANDOVER_OUTBOX__SCAN_INTERVAL?"), "{text}");
-    assert!(complaint(load(&[("HANDOVER_LISTEN", "x")])).contains("did you mean HANDOVER_HTTP__LISTEN?"));
-}
-
-#[test]
-fn what_is_not_ours_and_no_setting_is_left_alone() {
-    load(&[("HOME", "x"), ("HANDOVER_CONFIG", "x"), ("HANDOVER_BIN", "x"), ("HANDOVER_LONG", "1")]).unwrap();
-}
-
-#[test]
-fn a_value_in_place_of_a_section_is_refused() {
-    assert!(complaint(load_file("order = 3\n")).contains("order in the file"));
-}
-
-#[test]
-fn a_named_file_must_be_there_and_be_toml() {
-    let missing = Sources { file: Some("/nowhere/shop.toml".into()), ..Sources::default() };
-    assert!(complaint(Config::load(&missing)).contains("/nowhere/shop.toml cannot be read"));
-    let error = load_file("[http\n").unwrap_err();
-    assert!(error.to_string().contains("is not valid TOML"), "{error}");
-}
-
-#[test]
-fn a_file_that_is_no_toml_is_told_by_its_line_and_shows_no_secret() {
-    for written in ["jwt-secret = \"hush-hush", "jwt-secret = hush-hush", "jwt-secret = \"hush-hush\" x"] {
-        let text = complaint(load_file(&format!("[auth]\n{written}\n")));
-        assert!(text.contains("is not valid TOML: line ") && !text.contains("hush"), "{text}");
-    }
-}
-
-#[test]
-fn what_the_outside_gives_is_shown_without_its_values() {
-    let sources = Sources {
-        flags: vec![("--database", "database.url", "postgres://shop:hush@db/shop".to_owned())],
-        ..variables(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])
-    };
-    let shown = format!("{sources:?}");
-    assert!(shown.contains("HANDOVER_AUTH__JWT_SECRET") && shown.contains("--database"), "{shown}");
-    assert!(!shown.contains("hush"), "{shown}");
-}
-
-#[test]
-fn a_flag_that_tells_a_password_is_refused_and_not_repeated() {
-    let load = |flag: &'static str, key: &'static str, url: &str| {
-        Config::load(&Sources { flags: vec![(flag, key, url.to_owned())], ..variables(&[]) })
-    };
-    for (flag, key, url) in [
-        ("--database", "database.url", "postgres://shop:hush@db/shop"),
-        ("--database", "database.url", "mysql://shop:hu@sh@db/shop"),
-        ("--database", "database.url", "postgres://shop@db/shop?sslmode=require&PassWord=hush"),
-        ("--broker", "broker.url", "amqp://shop:hush@rabbit/%2f"),
-    ] {
-        let text = complaint(load(flag, key, url));
-        let variable = format!("HANDOVER_{}__URL", key.split('.').next().unwrap().to_uppercase());
-        assert!(text.contains(flag) && text.contains(&variable), "{text}");
-        assert!(text.contains("processes are listed with their flags") && !text.contains("hu"), "{text}");
-    }
-    for url in ["sqlite://a:b@c.db", "sqlite:///srv/handover.db", "mysql://shop@db:3306/shop@eu"] {
-        assert!(load("--database", "database.url", url).is_ok(), "{url}");
-    }
-}
-
-#[test]
-fn a_url_that_cannot_be_read_is_refused_without_what_may_be_its_password() {
-    for (variable, url) in [
-        ("HANDOVER_DATABASE__URL", "mysql://shop:hu?sh@db/shop"),
-        ("HANDOVER_DATABASE__URL", "mysql://shop:hu/sh@db/shop"),
-        ("HANDOVER_DATABASE__URL", "postgres://shop@db/shop?pass=hu@sh"),
-        ("HANDOVER_DATABASE__URL", "shop:hush@db/shop"),
-        ("HANDOVER_BROKER__URL", "amqp:shop:hush@rabbit"),
-        ("HANDOVER_LOG__TRACES", "http://me:hush@collector:4318"),
-        ("HANDOVER_BROKER__URL", "amqp://shop:hu?sh@rabbit:x"),
-        ("HANDOVER_BROKER__URL", "rabbit:hush@rabbit"),
-    ] {
-        let text = complaint(load(&[(variable, url)]));
-        assert!(text.contains(variable) && !text.contains("hu") && !text.contains("sh@"), "{url}: {text}");
     }
 }
 
@@ -405,103 +256,4 @@ fn words_choose_what_happens_after_failures_and_outages() {
         load(&[("HANDOVER_OUTBOX__ON_FAILED", "hold"), ("HANDOVER_OUTBOX__OUTAGE", "count")]).unwrap();
     assert_eq!(config.settings.relay.on_failed, OnFailed::Hold);
     assert_eq!(config.settings.relay.on_outage, OnOutage::Count);
-}
-
-#[test]
-fn a_database_is_a_file_or_on_a_server() {
-    let database = |url: &str| load(&[("HANDOVER_DATABASE__URL", url)]).map(|config| config.database);
-    let file = |url: &str| database(url).unwrap().file().map(Path::to_owned);
-    assert_eq!(file("sqlite://shop.db"), Some("shop.db".into()));
-    assert_eq!(file("sqlite:///srv/shop.db"), Some("/srv/shop.db".into()));
-    for url in ["sqlite://", "sqlite::memory:", "sqlite:///srv/", "shop.db", "sqlite://a.db?mode=ro", ""] {
-        assert!(database(url).is_err(), "{url}");
-    }
-    for (url, place) in [
-        ("mysql://shop:hush@db/shop", "mysql://shop@db:3306/shop"),
-        ("mariadb://shop:hush@db:3307/shop?ssl-mode=REQUIRED", "mysql://shop@db:3307/shop"),
-        ("postgres://shop:hush@db/shop", "postgres://shop@db:5432/shop"),
-        ("postgresql://shop:hush@db:5433/shop", "postgres://shop@db:5433/shop"),
-    ] {
-        let config = load(&[("HANDOVER_DATABASE__URL", url)]).unwrap();
-        assert_eq!(config.database.to_string(), place);
-        assert!(!format!("{config:?}").contains("hush"));
-    }
-    for url in
-        ["mysql://shop:hush@db", "postgres://shop:hush@db:port/shop", "postgres://shop:hush@db/shop?ssl=yes"]
-    {
-        let text = complaint(load(&[("HANDOVER_DATABASE__URL", url)]));
-        assert!(
-            text.contains("mysql://user:password@host:3306/database") && !text.contains("hush"),
-            "{text}"
-        );
-    }
-}
-
-#[test]
-fn a_broker_is_in_the_database_or_rabbitmq() {
-    let broker = |url: &str| load(&[("HANDOVER_BROKER__URL", url)]);
-    assert!(matches!(broker("memory:").unwrap().broker, BrokerChoice::Memory));
-    for url in ["kafka:", "amqp:", "http://shop:hush@mq/"] {
-        let text = complaint(broker(url));
-        assert!(text.contains("amqp://user:password@host:5672/vhost") && !text.contains("hush"), "{text}");
-    }
-    let server = ("HANDOVER_DATABASE__URL", "postgres://shop@db/shop");
-    let text = complaint(load(&[server, ("HANDOVER_BROKER__URL", "memory:")]));
-    assert!(text.contains("other processes"), "{text}");
-    let rabbit = |more: &[(&str, &str)]| {
-        let url = ("HANDOVER_BROKER__URL", "amqps://shop:hush@mq/orders");
-        match load(&[&[url], more].concat()).unwrap().broker {
-            BrokerChoice::Rabbit(settings) => *settings,
-            other @ (BrokerChoice::Database | BrokerChoice::Memory) => panic!("{other:?}"),
-        }
-    };
-    let settings = rabbit(&[("HANDOVER_RABBITMQ__QUEUE_TYPE", "classic")]);
-    assert!(!format!("{settings:?}").contains("hush"));
-    assert_eq!(settings.queue_type, QueueType::Classic);
-    assert_eq!(rabbit(&[]).queue_type, QueueType::Quorum);
-    // Below that of the relay, which would know less of a late confirm.
-    assert_eq!(rabbit(&[]).confirm_timeout, Duration::from_millis(9_500));
-    assert_eq!(
-        rabbit(&[("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "600ms")]).confirm_timeout,
-        Duration::from_millis(300)
-    );
-}
-
-#[test]
-fn authorities_are_files_with_certificates_for_servers() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let (good, bad) =
-        (file("ca.pem", "-----BEGIN CERTIFICATE-----\n"), file("key.pem", "-----BEGIN KEY-----\n"));
-    let database = ("HANDOVER_DATABASE__URL", "mysql://shop@db/shop");
-    let broker = ("HANDOVER_BROKER__URL", "amqps://mq/");
-    for (url, name, key) in [
-        (database, "HANDOVER_DATABASE__CA_FILE", "database.ca-file"),
-        (broker, "HANDOVER_BROKER__CA_FILE", "broker.ca-file"),
-    ] {
-        load(&[url, (name, &good)]).unwrap();
-        for path in [bad.as_str(), "/nowhere/ca.pem"] {
-            assert!(complaint(load(&[url, (name, path)])).starts_with(&format!("{key} in ")));
-        }
-        // There is no server.
-        assert!(complaint(load(&[(name, &good)])).starts_with(&format!("{key} in ")));
-    }
-    let plain = ("HANDOVER_BROKER__URL", "amqp://mq/");
-    assert!(complaint(load(&[plain, ("HANDOVER_BROKER__CA_FILE", &good)])).contains("amqps://"));
-}
-
-#[test]
-fn a_secret_of_digits_stays_text_and_is_never_shown() {
-    let secret = "00000000000000000000000000000001";
-    let config = load(&[("HANDOVER_AUTH__JWT_SECRET", secret)]).unwrap();
-    assert_eq!(config.jwt_secret.as_ref().unwrap().reveal(), secret);
-    assert!(!format!("{config:?}").contains(secret));
-    assert!(!complaint(load(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])).contains("hush"));
-    assert!(!complaint(load(&[("HANDOVER_GATEWAY__SECRET", "hush")])).contains("hush"));
-    let signing = format!("whsec_{}", "ab".repeat(32));
-    load(&[("HANDOVER_GATEWAY__SECRET", &signing)]).unwrap();
 }

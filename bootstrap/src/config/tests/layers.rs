@@ -1,0 +1,100 @@
+use std::time::Duration;
+
+use handover_domain::{Jitter, RetryPolicy};
+
+use super::{complaint, file, load, load_file};
+use crate::config::{Config, Sources};
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let (_folder, mut sources) = file("[http]\nlisten = \"127.0.0.1:1\"\n[outbox]\nbatch = 1\n");
+    let read = |sources: &Sources| {
+        let config = Config::load(sources).unwrap();
+        (config.listen.port(), config.settings.relay.batch.get())
+    };
+    assert_eq!(read(&sources), (1, 1));
+    sources.variables = vec![("HANDOVER_HTTP__LISTEN".to_owned(), "127.0.0.1:2".to_owned())];
+    assert_eq!(read(&sources), (2, 1));
+    sources.flags = vec![("--listen", "http.listen", "127.0.0.1:3".to_owned())];
+    assert_eq!(read(&sources), (3, 1));
+}
+
+#[test]
+fn a_later_layer_replaces_an_inline_table_whole() {
+    let (_folder, mut sources) =
+        file("[outbox]\nretry = { policy = \"schedule\", delays = [\"1s\"] }\n[consumer]\nprefetch = 3\n");
+    assert_eq!(
+        Config::load(&sources).unwrap().settings.relay.retry,
+        RetryPolicy::Schedule { delays: vec![Duration::from_secs(1)] }
+    );
+    sources.variables = vec![(
+        "HANDOVER_OUTBOX__RETRY".to_owned(),
+        r#"{policy = "exponential", base = "2s", cap = "10s", max-attempts = 5, jitter = 0.2}"#.to_owned(),
+    )];
+    let config = Config::load(&sources).unwrap();
+    let RetryPolicy::Exponential { base, cap, max_attempts, jitter } = config.settings.relay.retry else {
+        panic!("exponential was asked for");
+    };
+    assert_eq!((base.as_secs(), cap.as_secs(), max_attempts.get()), (2, 10, 5));
+    assert_eq!(jitter, Jitter::percent(20).unwrap());
+    assert_eq!(config.rules.max_retry_count, 4);
+    assert_eq!(config.settings.consumer.prefetch.get(), 3);
+}
+
+#[test]
+fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
+    let text = complaint(load_file("[outbox]\nbacth = 5\n"));
+    for part in ["unknown key outbox.bacth", "shop.toml", "did you mean outbox.batch?"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(complaint(load_file("[oubtox]\nbatch = 5\n")).contains("unknown key oubtox in"));
+    assert!(complaint(load_file("listen = \"127.0.0.1:1\"\n")).contains("did you mean http.listen?"));
+}
+
+#[test]
+fn a_key_that_looks_like_none_is_not_taken_for_one() {
+    for file in ["[kafka]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
+        let text = complaint(load_file(file));
+        assert!(text.contains("unknown key") && !text.contains("did you mean"), "{text}");
+        assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
+    }
+    for variable in ["HANDOVER_KAFKA__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
+        let text = complaint(load(&[(variable, "x")]));
+        assert!(text.contains(variable) && !text.contains("did you mean"), "{text}");
+    }
+    for (key, meant) in [
+        ("HANDOVER_OUTBOX_BATCH", "HANDOVER_OUTBOX__BATCH?"),
+        ("HANDOVER_ORDER__TIMEOUT__MINUTES", "HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES?"),
+        ("HANDOVER_CONSUMERS__PREFETCH", "HANDOVER_CONSUMER__PREFETCH?"),
+        ("HANDOVER_LOG_LEVEL", "HANDOVER_LOG__LEVEL?"),
+    ] {
+        let text = complaint(load(&[(key, "x")]));
+        assert!(text.contains(&format!("did you mean {meant}")), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_variable_names_itself_and_the_nearest() {
+    let text = complaint(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
+    assert!(text.contains("environment variable HANDOVER_OUTBOX__SCAN_INTERVALL"), "{text}");
+    assert!(text.contains("did you mean HANDOVER_OUTBOX__SCAN_INTERVAL?"), "{text}");
+    assert!(complaint(load(&[("HANDOVER_LISTEN", "x")])).contains("did you mean HANDOVER_HTTP__LISTEN?"));
+}
+
+#[test]
+fn what_is_not_ours_and_no_setting_is_left_alone() {
+    load(&[("HOME", "x"), ("HANDOVER_CONFIG", "x"), ("HANDOVER_BIN", "x"), ("HANDOVER_LONG", "1")]).unwrap();
+}
+
+#[test]
+fn a_value_in_place_of_a_section_is_refused() {
+    assert!(complaint(load_file("order = 3\n")).contains("order in the file"));
+}
+
+#[test]
+fn a_named_file_must_be_there_and_be_toml() {
+    let missing = Sources { file: Some("/nowhere/shop.toml".into()), ..Sources::default() };
+    assert!(complaint(Config::load(&missing)).contains("/nowhere/shop.toml cannot be read"));
+    let error = load_file("[http\n").unwrap_err();
+    assert!(error.to_string().contains("is not valid TOML"), "{error}");
+}
