@@ -136,7 +136,9 @@ impl Running {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Running) -> Option<T>) -> T {
+    /// Waits for what it looks for.
+    #[track_caller]
+    pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Running) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
             if let Some(found) = look(self) {
@@ -234,12 +236,24 @@ impl Played {
     }
 }
 
-/// The status of an answer.
-pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> u16 {
+/// The status of an answer, and all of it.
+pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> (u16, String) {
+    send(address, &format!("GET {path}"), token, "")
+}
+
+/// The same of a command in JSON.
+pub(crate) fn post(address: &str, path: &str, token: &str, json: &str) -> (u16, String) {
+    send(address, &format!("POST {path}"), Some(token), json)
+}
+
+fn send(address: &str, what: &str, token: Option<&str>, json: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n").unwrap();
+    let content = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", json.len());
+    let content = if json.is_empty() { String::new() } else { content };
+    write!(stream, "{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}{content}\r\n{json}")
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.split_whitespace().nth(1).unwrap().parse().unwrap()
+    (answer.split_whitespace().nth(1).unwrap().parse().unwrap(), answer)
 }
