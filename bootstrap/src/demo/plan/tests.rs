@@ -17,6 +17,10 @@ fn the_shares_are_fixed_and_the_smallest_day_has_almost_every_kind() {
         let left_out = [Fate::PaymentFailed, Fate::RefundedAtSecondTry];
         assert_eq!(kinds.len(), 8, "{kinds:?}");
         assert!(left_out.iter().all(|fate| !kinds.contains(fate)), "{kinds:?}");
+        // What is left for an operator to pay back in a market that is kept.
+        let stays_paid = |deal: &&Deal| matches!(deal.fate, Fate::Paid | Fate::PaidAtSecondTry);
+        let in_money = small.deals.iter().filter(stays_paid).filter(|deal| deal.asked == Asked::NOTHING);
+        assert_eq!(in_money.count(), 2, "seed {seed}");
     }
     let mut counts = BTreeMap::new();
     for deal in Plan::draw(1, 301).unwrap().deals {
