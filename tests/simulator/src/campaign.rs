@@ -121,7 +121,7 @@ pub fn report(seed: u64, profile: Profile, outcome: &Outcome) -> String {
         text += &format!("  {line}\n");
     }
     text += &format!(
-        "to see all of it: cargo run --release -p handover-simulator --bin simulate -- --profile {} --seed {seed}\n\
+        "to see all of it: cargo run --profile simulator -p handover-simulator -- --profile {} --seed {seed}\n\
          to keep it: the line `{seed} {}` in tests/simulator/regressions.txt",
         profile.name(),
         profile.name()

@@ -44,7 +44,7 @@ impl Campaign {
     /// With its samples in its corpus, and its dictionary beside it.
     pub(crate) fn of(decoder: &Decoder) -> Campaign {
         let program = std::env::var_os("HANDOVER_FUZZ").map(PathBuf::from);
-        let program = program.expect("no HANDOVER_FUZZ: run `tests/run -- --workspace --test guided`");
+        let program = program.expect("HANDOVER_FUZZ names no program: run `tests/run --long fuzz`");
         // In the target folder: no run begins from nothing.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
         let (corpus, found) =

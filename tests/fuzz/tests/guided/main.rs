@@ -1,7 +1,7 @@
-//! Every decoder is fed what libFuzzer makes of its samples, guided by the code that an input reaches: a minute for all of
-//! them, ten with `tests/run --long`.
+//! Every decoder is fed what libFuzzer makes of its samples, guided by the code that an input reaches: ten minutes for all
+//! of them, as a part of `tests/run --long`.
 //!
-//! `tests/run` builds the program that does it, with instrumentation, and names it in `HANDOVER_FUZZ`.
+//! `tests/run --long fuzz` builds the program that does it, with instrumentation, and names it in `HANDOVER_FUZZ`.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,14 +25,12 @@ const AT_A_TIME: u32 = 2;
 /// Fewer places that report would mean that not even our own code is instrumented: there are some hundred thousand.
 const LEAST_COUNTERS: u64 = 50_000;
 
-fn seconds_for_each() -> u32 {
-    let seconds = if std::env::var_os("HANDOVER_LONG").is_some() { 600 } else { 60 };
-    seconds * AT_A_TIME / u32::try_from(DECODERS.len()).unwrap()
-}
+/// For all decoders together.
+const SECONDS: u32 = 600;
 
 #[test]
 fn no_decoder_breaks_a_promise_for_any_input_that_coverage_leads_to() {
-    let time = Duration::from_secs(seconds_for_each().into());
+    let time = Duration::from_secs((SECONDS * AT_A_TIME).into()) / u32::try_from(DECODERS.len()).unwrap();
     let waiting = Mutex::new(DECODERS.iter());
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {

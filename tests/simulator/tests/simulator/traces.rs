@@ -1,13 +1,5 @@
 //! A seed is the same run every time: in this process and in another one, in this build and in an optimised one.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test"
-)]
-
 use std::process::Command;
 
 use handover_simulator::{Profile, Run, play, story};
@@ -27,7 +19,7 @@ fn here() -> Vec<String> {
     })
 }
 
-/// `HANDOVER_SIMULATE` names a program of another build (`tests/run` sets an optimised one); this build's, where not.
+/// `HANDOVER_SIMULATE` names a program of another build (`tests/run --long simulator` sets one built for development); without it, this build's.
 fn elsewhere() -> Vec<String> {
     let program =
         std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());
