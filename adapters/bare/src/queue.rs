@@ -8,12 +8,8 @@ use lapin::options::{
     ExchangeDeclareOptions, ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions,
     QueuePurgeOptions,
 };
-use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::uri::AMQPUri;
-use lapin::{
-    BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind, PublisherConfirm,
-};
+use lapin::{BasicProperties, Channel, Connection, Consumer, ExchangeKind, PublisherConfirm};
 
 use crate::error::BareError;
 use crate::event::Event;
@@ -28,16 +24,8 @@ pub struct BareQueue {
 }
 
 impl BareQueue {
-    /// Connects, of several hosts to the first; `authorities` are certificates (PEM) for `amqps`.
-    pub async fn connect(url: &str, authorities: Option<String>) -> Result<BareQueue, BareError> {
-        let mut uri: AMQPUri = first_host(url).parse().map_err(BareError::Odd)?;
-        if uri.vhost.is_empty() {
-            uri.vhost = "/".to_owned();
-        }
-        let tls = OwnedTLSConfig { identity: None, cert_chain: authorities };
-        let runtime = lapin::runtime::default_runtime().map_err(|error| BareError::Odd(error.to_string()))?;
-        let connection =
-            Connection::connect_uri_with_config(uri, ConnectionProperties::default(), tls, runtime).await?;
+    /// Works over this connection.
+    pub async fn on(connection: Connection) -> Result<BareQueue, BareError> {
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(BareQueue { connection, channel })
@@ -143,17 +131,6 @@ impl BareQueue {
     }
 }
 
-/// The URL without the hosts behind the first comma.
-fn first_host(url: &str) -> String {
-    let begin = url.find("://").map_or(0, |at| at + "://".len());
-    let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);
-    let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at);
-    match url[begin..end].find(',') {
-        Some(comma) => format!("{}{}", &url[..begin + comma], &url[end..]),
-        None => url.to_owned(),
-    }
-}
-
 fn is_missing(error: &lapin::Error) -> bool {
     const NOT_FOUND: u16 = 404;
     matches!(error.kind(), lapin::ErrorKind::ProtocolError(error) if error.get_id() == NOT_FOUND)
@@ -196,21 +173,5 @@ impl Delivered {
     fn add(&mut self, delivery: Delivery) {
         self.last = delivery.delivery_tag;
         self.bodies.push(String::from_utf8_lossy(&delivery.data).into_owned());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first_host;
-
-    #[test]
-    fn of_several_hosts_the_first_is_taken() {
-        for (url, first) in [
-            ("amqp://u:p,w@a:1,b:2/v", "amqp://u:p,w@a:1/v"),
-            ("amqp://a:1,b:2?heartbeat=1", "amqp://a:1?heartbeat=1"),
-            ("amqp://u:p@a/v,w", "amqp://u:p@a/v,w"),
-        ] {
-            assert_eq!(first_host(url), first);
-        }
     }
 }

@@ -3,6 +3,9 @@
 //! Publishing and consuming have a connection each: RabbitMQ stops reading a connection that publishes when it is short
 //! of memory or disk, and acks must go on. Nothing recovers by itself inside lapin; connections are made when they are
 //! needed, and what disappears from the server is declared again.
+//!
+//! TLS is ours, not lapin's: lapin's features for it always bring a reader of PKCS#12 client certificates, over 30 crates
+//! that nothing uses. lapin gets a runtime kit whose stream is plain or TLS (`transport.rs`).
 
 mod connector;
 mod fault;
@@ -15,6 +18,7 @@ mod settings;
 mod shared;
 mod subscription;
 mod topology;
+mod transport;
 mod version;
 mod watch;
 
@@ -37,6 +41,18 @@ pub use settings::{InvalidSettings, QueueType, RabbitSettings};
 
 /// Windows that wait for the publisher; who comes after them waits outside.
 const WAITING_WINDOWS: usize = 64;
+
+/// Connects to the first node and leaves the rest to the caller: for a program that measures the driver alone, over the
+/// same transport. To be called within a Tokio runtime.
+pub async fn unsupervised_connection(settings: RabbitSettings) -> Result<lapin::Connection, BrokerError> {
+    let settings = Arc::new(settings);
+    let Some(host) = settings.hosts.first() else {
+        return Err(Fault::Broken("no node is named".to_owned()).away());
+    };
+    let (connection, _) =
+        link::open(&settings, host, "unsupervised").await.map_err(Fault::refused_or_away)?;
+    Ok(connection)
+}
 
 /// The broker on RabbitMQ. Clones are the same broker.
 #[derive(Clone)]

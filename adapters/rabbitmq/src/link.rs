@@ -3,33 +3,27 @@
 //! **Invariant:** no thread and no socket outlives its [`Link`] for longer than the farewell takes. lapin itself never
 //! gives up on a peer that does not answer a handshake or a close.
 
-use std::io;
 use std::net::{Shutdown, TcpStream as StdTcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_compat::Compat;
 use futures_util::StreamExt;
-use lapin::tcp::OwnedTLSConfig;
-use lapin::uri::{AMQPScheme, AMQPUri};
+use lapin::uri::AMQPUri;
 use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Event};
-use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::fault::{Fault, answered};
 use crate::settings::{Host, RabbitSettings};
+use crate::transport::{dial, runtime};
 use crate::version::{self, Version};
 
 /// How long a connection that is not needed any more may take to say goodbye.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A stream as lapin takes it.
-pub(crate) type Stream = AsyncTcpStream<Compat<TcpStream>>;
-
 /// The socket behind a stream: to cut it, whatever lapin is waiting for.
-type Socket = Arc<Mutex<Option<StdTcpStream>>>;
+pub(crate) type Socket = Arc<Mutex<Option<StdTcpStream>>>;
 
 /// One connection to the server.
 pub(crate) struct Link {
@@ -51,24 +45,7 @@ impl Link {
         host: &Host,
         purpose: &str,
     ) -> Result<Link, Fault> {
-        let socket = Socket::default();
-        let name = format!("{}: {purpose}", settings.connection_name);
-        let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let (dialled, to, kept) = (Arc::clone(settings), host.clone(), Arc::clone(&socket));
-        let dial = async move |_: AMQPUri, _| {
-            let (stream, handle) = dial(&dialled, &to).await?;
-            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-            Ok(stream)
-        };
-        let connecting =
-            Connection::connector(settings.uri.clone(), lapin::runtime::default_runtime()?, dial, properties);
-        let connection = match answered("connecting", settings.connect_timeout, connecting).await {
-            Ok(connection) => connection,
-            Err(fault) => {
-                cut(&socket);
-                return Err(fault);
-            }
-        };
+        let (connection, socket) = open(settings, host, purpose).await?;
         let (says, blocked) = watch::channel(None);
         let mut events = connection.events_listener();
         let listener = tokio::spawn(async move {
@@ -166,28 +143,28 @@ fn cut(socket: &Socket) {
     }
 }
 
-/// A connection to a node's port, encrypted if asked for, and a second handle of its socket.
-pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(Stream, StdTcpStream)> {
-    let late = || {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("no connection within {:?}", settings.connect_timeout),
-        )
+/// Connects to this node, without supervision; on any failure nothing is left behind.
+pub(crate) async fn open(
+    settings: &Arc<RabbitSettings>,
+    host: &Host,
+    purpose: &str,
+) -> Result<(Connection, Socket), Fault> {
+    let socket = Socket::default();
+    let name = format!("{}: {purpose}", settings.connection_name);
+    let properties = ConnectionProperties::default().with_connection_name(name.into());
+    let (dialled, to, kept) = (Arc::clone(settings), host.clone(), Arc::clone(&socket));
+    let dial = async move |_: AMQPUri, _| {
+        let (stream, handle) = dial(&dialled, &to).await?;
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        // Plain to lapin; it may be TLS already.
+        Ok(AsyncTcpStream::Plain(stream))
     };
-    let dialling = async {
-        let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
-        stream.set_nodelay(true)?;
-        let stream = stream.into_std()?;
-        let handle = stream.try_clone()?;
-        let stream = AsyncTcpStream::Plain(Compat::new(TcpStream::from_std(stream)?));
-        let stream = match settings.uri.scheme {
-            AMQPScheme::AMQP => stream,
-            AMQPScheme::AMQPS => {
-                let tls = OwnedTLSConfig { identity: None, cert_chain: settings.authorities.clone() };
-                stream.into_tls(&host.name, tls.as_ref()).await?
-            }
-        };
-        Ok((stream, handle))
-    };
-    tokio::time::timeout(settings.connect_timeout, dialling).await.unwrap_or_else(|_| Err(late()))
+    let connecting = Connection::connector(settings.uri.clone(), runtime(), dial, properties);
+    match answered("connecting", settings.connect_timeout, connecting).await {
+        Ok(connection) => Ok((connection, socket)),
+        Err(fault) => {
+            cut(&socket);
+            Err(fault)
+        }
+    }
 }

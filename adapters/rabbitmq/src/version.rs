@@ -5,8 +5,8 @@ use std::fmt;
 use futures_util::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fault::Fault;
-use crate::link::dial;
 use crate::settings::{Host, RabbitSettings};
+use crate::transport::dial;
 
 /// AMQP 0-9-1.
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";

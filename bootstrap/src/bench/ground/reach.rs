@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use handover_application::ports::BrokerError;
 use handover_bare::{BareQueue, Session};
+use handover_rabbitmq::RabbitSettings;
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::bench::stop::{failed, refuse};
+use crate::bench::stop::{failed, odd, refuse};
 use crate::config::Written;
 
 /// A database with tables is somebody's.
@@ -47,14 +49,15 @@ pub(super) async fn session(written: &Written) -> Result<Session, Failure> {
     connecting.await.map_err(failed("the database cannot be reached"))
 }
 
-/// A plain connection to RabbitMQ.
+/// A plain connection to RabbitMQ, of several hosts to the first.
 pub(super) async fn queue(written: &Written) -> Result<BareQueue, Failure> {
-    let authorities = match &written.broker_authorities {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|cause| Failure::System { what: "broker.ca-file cannot be read", cause })?,
-        ),
-        None => None,
-    };
-    BareQueue::connect(&written.broker, authorities).await.map_err(failed("RabbitMQ cannot be reached"))
+    let mut settings = RabbitSettings::parse(&written.broker).map_err(odd)?;
+    if let Some(path) = &written.broker_authorities {
+        let authorities = std::fs::read_to_string(path)
+            .map_err(|cause| Failure::System { what: "broker.ca-file cannot be read", cause })?;
+        settings = settings.trusting(authorities).map_err(odd)?;
+    }
+    let unreachable = |cause: BrokerError| odd(format!("RabbitMQ cannot be reached: {cause}"));
+    let connection = handover_rabbitmq::unsupervised_connection(settings).await.map_err(unreachable)?;
+    BareQueue::on(connection).await.map_err(failed("RabbitMQ cannot be reached"))
 }
