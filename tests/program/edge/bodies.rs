@@ -1,0 +1,72 @@
+//! What is wrong with a body or a field, whatever it is for.
+
+use super::case::Case;
+
+/// Values that are no text, by name.
+pub(crate) const NO_TEXT: [(&str, &str); 6] = [
+    ("null", "null"),
+    ("a number", "7"),
+    ("a boolean", "true"),
+    ("a list", r#"["a"]"#),
+    ("an object", r#"{"a":"b"}"#),
+    ("an exponent", "1e3"),
+];
+
+/// Values that are no id, by name.
+pub(crate) const NO_ID: [(&str, &str); 14] = [
+    ("null", "null"),
+    ("text", r#""1""#),
+    ("a boolean", "true"),
+    ("a list", "[1]"),
+    ("an object", r#"{"id":1}"#),
+    ("a fraction", "1.5"),
+    ("a whole fraction", "1.0"),
+    ("an exponent", "1e0"),
+    ("zero", "0"),
+    ("negative", "-1"),
+    ("2^53", "9007199254740992"),
+    ("2^63", "9223372036854775808"),
+    ("2^64 and more", "18446744073709551617"),
+    ("thirty digits", "100000000000000000000000000000"),
+];
+
+/// Values that are no amount of money, by name. Each is refused as well where 0.00 would be an amount.
+pub(crate) const NO_MONEY: [(&str, &str); 13] = [
+    ("null", "null"),
+    ("text", r#""88.50""#),
+    ("a boolean", "false"),
+    ("a list", "[88.50]"),
+    ("an object", r#"{"amount":88.50}"#),
+    ("negative", "-88.50"),
+    ("three decimals", "88.501"),
+    ("three decimals, the last of them zero", "88.500"),
+    ("an exponent", "885e-1"),
+    ("a great exponent", "1e400"),
+    ("a capital exponent", "1E2"),
+    ("thirty digits", "100000000000000000000000000000"),
+    ("2^63 cents and more", "92233720368547758.08"),
+];
+
+/// Bodies that hold no JSON object, by name.
+pub(crate) const NO_OBJECT: [(&str, &str); 15] = [
+    ("blank", "  "),
+    ("null", "null"),
+    ("a list", r#"[{"title":"a","price":1}]"#),
+    ("a text", r#""title""#),
+    ("a number", "1"),
+    ("cut off in the middle", r#"{"title":"a","pri"#),
+    ("cut off before its end", r#"{"title":"a","price":1"#),
+    ("followed by something", r#"{"title":"a","price":1} {}"#),
+    ("with a comma too many", r#"{"title":"a","price":1,}"#),
+    ("with single quotes", "{'title':'a','price':1}"),
+    ("with a number that begins with zero", r#"{"title":"a","price":01}"#),
+    ("with NaN", r#"{"title":"a","price":NaN}"#),
+    ("with half a surrogate pair", r#"{"title":"\ud800","price":1}"#),
+    ("with a bare control character", "{\"title\":\"a\u{1}\",\"price\":1}"),
+    ("after a byte order mark", "\u{feff}{\"title\":\"a\",\"price\":1}"),
+];
+
+/// One case per value: the field alone is wrong.
+pub(crate) fn each(values: &[(&str, &str)], field: &str, make: impl Fn(&str, &str) -> Case) -> Vec<Case> {
+    values.iter().map(|(name, value)| make(&format!("{field}: {name}"), value).invalid(&[field])).collect()
+}

@@ -1,0 +1,246 @@
+//! The running program that the table is sent to, with one of everything that a request could touch.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use handover_tests::books::Books;
+use handover_tests::client::{Api, Caller};
+use handover_tests::process::{Server, fresh};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::case::Case;
+use super::wire::Request;
+
+/// The header that orders and payments require.
+const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
+
+pub(crate) const SELLER: i64 = 1;
+pub(crate) const BUYER: i64 = 2;
+/// Has nothing to do with any order.
+pub(crate) const STRANGER: i64 = 3;
+pub(crate) const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
+/// The seller's and the buyer's namesakes, and an operator, in another tenant.
+pub(crate) const FOREIGN_SELLER: Caller = Caller::of_tenant(2, SELLER);
+pub(crate) const FOREIGN_BUYER: Caller = Caller::of_tenant(2, BUYER);
+pub(crate) const FOREIGN_OPERATOR: Caller = Caller::of_tenant(2, 9).operator();
+
+/// An event that could be redriven, about an order that could be released.
+pub(crate) const FAILED_EVENT: &str = "failed-event";
+pub(crate) const BLOCKED_ORDER: i64 = 900_001;
+/// A refund that waits for the gateway's word, and is not asked for again.
+pub(crate) const REFUND: i64 = 900_100;
+/// An event that could be replayed or discarded.
+pub(crate) const DEAD_EVENT: &str = "dead-event";
+
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A running program and what is in it.
+pub(crate) struct Market {
+    _folder: TempDir,
+    server: Server,
+    pub(crate) api: Api,
+    pub(crate) books: Books,
+    secrets: Vec<String>,
+    keys: AtomicU64,
+    /// On sale by the seller.
+    pub(crate) product: i64,
+    /// Ordered by the buyer.
+    pub(crate) sold: i64,
+    /// Off shelf.
+    pub(crate) hidden: i64,
+    /// On sale in the other tenant.
+    pub(crate) foreign: i64,
+    /// Pending, with `payment` in processing.
+    pub(crate) pending: i64,
+    pub(crate) payment: i64,
+    /// Paid by `settled`.
+    pub(crate) paid: i64,
+    pub(crate) settled: i64,
+    /// Paid, with [`REFUND`] in processing.
+    pub(crate) refunding: i64,
+    /// Coupons of the buyer's: one for any price, and one for more than a product costs.
+    pub(crate) coupon: i64,
+    pub(crate) dear_coupon: i64,
+    /// A coupon of the stranger's.
+    pub(crate) strange_coupon: i64,
+    /// Shipped.
+    pub(crate) shipped: i64,
+    /// Cancelled by the buyer.
+    pub(crate) cancelled: i64,
+}
+
+impl Market {
+    /// Starts the program and fills it.
+    pub(crate) async fn open() -> Market {
+        let (folder, launch) = fresh();
+        let launch = launch.set("HANDOVER_OUTBOX__ON_FAILED", "hold");
+        let server = launch.start().unwrap();
+        let (api, books) = (Api::of(&server), Books::open(&launch.database()).await);
+        let list = async |seller: Caller| {
+            let body = json!({"title": "a lamp", "price": 88.5});
+            api.post(seller, "/api/v1/products", body).await.unwrap().id("productId")
+        };
+        let order = async |product| api.place_order(BUYER, product).await.unwrap().id("orderId");
+        let start_payment = async |order| api.start_payment(BUYER, order).await.unwrap().id("paymentId");
+        let here = Caller::from(SELLER);
+        let (product, sold, hidden) = (list(here).await, list(here).await, list(here).await);
+        let foreign = list(FOREIGN_SELLER).await;
+        api.post(SELLER, &format!("/api/v1/products/{hidden}/off-shelf"), json!({})).await.unwrap().value();
+        let pending = order(sold).await;
+        let payment = start_payment(pending).await;
+        let paid = order(list(here).await).await;
+        let settled = start_payment(paid).await;
+        api.payment_succeeded(settled).await.unwrap().value();
+        let refunding = order(list(here).await).await;
+        let returned = start_payment(refunding).await;
+        api.payment_succeeded(returned).await.unwrap().value();
+        let issue = async |user: i64, min_spend: f64| {
+            let body = json!({
+                "userId": user, "discount": 5, "minSpend": min_spend, "expiresAt": "2999-01-01T00:00:00Z",
+            });
+            api.post(OPERATOR, "/api/v1/ops/coupons", body).await.unwrap().id("couponId")
+        };
+        let (coupon, dear_coupon) = (issue(BUYER, 0.0).await, issue(BUYER, 88.51).await);
+        let strange_coupon = issue(STRANGER, 0.0).await;
+        let shipped = order(list(here).await).await;
+        api.payment_succeeded(start_payment(shipped).await).await.unwrap().value();
+        api.ship(SELLER, shipped).await.unwrap().value();
+        let cancelled = order(list(here).await).await;
+        api.cancel(BUYER, cancelled).await.unwrap().value();
+        plant(&books).await;
+        plant_refund(&books, refunding, returned).await;
+        let secrets = vec![
+            launch.secret("jwt"),
+            launch.secret("gateway"),
+            folder.path().display().to_string(),
+            "handover.db".to_owned(),
+        ];
+        let market = Market {
+            _folder: folder,
+            server,
+            api,
+            books,
+            secrets,
+            keys: AtomicU64::new(0),
+            product,
+            sold,
+            hidden,
+            foreign,
+            pending,
+            payment,
+            paid,
+            settled,
+            refunding,
+            coupon,
+            dear_coupon,
+            strange_coupon,
+            shipped,
+            cancelled,
+        };
+        market.settled().await;
+        market
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        self.server.base().trim_start_matches("http://")
+    }
+
+    /// What signs its tokens.
+    pub(crate) fn jwt_secret(&self) -> &str {
+        &self.secrets[0]
+    }
+
+    /// What no answer may show.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(String::as_str)
+    }
+
+    /// The request of a case, with its token and its signature.
+    pub(crate) fn complete(&self, case: &Case) -> Request {
+        let mut request = case.request.clone();
+        let requires_a_key =
+            case.request.path == "/api/v1/orders" || case.request.path.ends_with("/payments");
+        let is_keyed = request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(X_IDEMPOTENCY_KEY));
+        let mut header = |name: &str, value: String| request.headers.push((name.to_owned(), value));
+        if requires_a_key && !is_keyed && case.keyed {
+            header(X_IDEMPOTENCY_KEY, format!("edge-{}", self.keys.fetch_add(1, Ordering::Relaxed)));
+        }
+        if let Some(caller) = case.by {
+            header("Authorization", format!("Bearer {}", self.api.token(caller)));
+        }
+        if let Some(seconds) = case.signed {
+            for (name, value) in self.api.signed("msg-edge", seconds, &case.request.body) {
+                header(name, value);
+            }
+        }
+        request
+    }
+
+    /// Waits until no event is on its way.
+    pub(crate) async fn settled(&self) {
+        self.books.wait_until_settled(SETTLED_WITHIN).await;
+    }
+
+    /// It is ready still, and nothing went wrong inside.
+    pub(crate) async fn ends_well(self) {
+        assert_eq!(self.api.status_of("/readyz").await.unwrap(), 200);
+        let log = self.server.launch().log();
+        let errors: Vec<&str> = log.lines().filter(|line| line.contains(r#""level":"ERROR""#)).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        for secret in &self.secrets[..2] {
+            assert!(!log.contains(secret.as_str()), "a secret is in the log");
+        }
+    }
+}
+
+/// What no request of a user can bring about: an event given up by the relay, and one that is dead at its consumer.
+async fn plant(books: &Books) {
+    let event = |id: &str, order: i64, status: &str| {
+        format!(
+            "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, payload,
+                status, retry_count, create_time, update_time, last_error)
+             VALUES ('{id}', 'ORDER_PAID', 'Order', {order}, 2, '{{}}', '{status}', 4,
+                strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now'), '消息发送失败')"
+        )
+    };
+    let now = "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')";
+    let consumed = |consumer: &str, status: &str| {
+        format!(
+            "INSERT INTO event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms,
+                payload_hash, trace_id, tenant_id, aggregate_type, aggregate_id, aggregate_seq)
+             VALUES ('{DEAD_EVENT}', 'ORDER_PAID', '{consumer}', {now}, '{status}', 4, 1, '', 't', 1, 'Order', 900002, 2)"
+        )
+    };
+    let letter = format!(
+        "INSERT INTO dead_letters (queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status)
+         VALUES ('order.fulfillment.queue', '{DEAD_EVENT}', 1, 'ORDER_PAID', 't', '{{}}', '消息消费失败', {now}, 'OPEN')"
+    );
+    for sql in [
+        event(FAILED_EVENT, BLOCKED_ORDER, "FAILED"),
+        // In this order: a consumer that looks meanwhile finds it settled.
+        consumed("fulfillment", "DEAD"),
+        consumed("webhooks", "SUCCESS"),
+        consumed("coupon", "SUCCESS"),
+        consumed("wallet", "SUCCESS"),
+        consumed("points", "SUCCESS"),
+        event(DEAD_EVENT, BLOCKED_ORDER + 1, "SENT"),
+        letter,
+    ] {
+        assert_eq!(books.change(&sql).await, 1);
+    }
+}
+
+/// A refund as it is once the gateway took the request; whoever asks the gateway leaves it alone.
+async fn plant_refund(books: &Books, order: i64, payment: i64) {
+    let now = "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')";
+    let refund = format!(
+        "INSERT INTO refunds (id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status,
+            attempts, version, create_time, update_time)
+         VALUES ({REFUND}, 1, {order}, {payment}, 8850, 'CNY', 'buyer', 'a test', 'PROCESSING', 1, 2, {now}, {now})"
+    );
+    for sql in [refund, format!("UPDATE orders SET refund_id = {REFUND} WHERE id = {order}")] {
+        assert_eq!(books.change(&sql).await, 1);
+    }
+}

@@ -1,0 +1,290 @@
+//! What an operator asks for: redrive, replay, discard, release, and looks.
+
+use super::bodies::each;
+use super::case::{Case, get, post};
+use super::market::{
+    BLOCKED_ORDER, BUYER, DEAD_EVENT, FAILED_EVENT, FOREIGN_OPERATOR, Market, OPERATOR, SELLER, STRANGER,
+};
+
+const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
+const REPLAY: &str = "/api/v1/ops/dead-letters/replay";
+const DISCARD: &str = "/api/v1/ops/dead-letters/discard";
+
+pub(crate) fn cases(market: &Market) -> Vec<Case> {
+    [
+        lists(),
+        flags_and_reasons(),
+        redrive(),
+        replay_and_discard(),
+        release(),
+        strangers(),
+        looks(market),
+        taken(),
+    ]
+    .concat()
+}
+
+/// A body whose rest is right: this one field decides.
+fn body_of(path: &str, fields: &str) -> String {
+    let event = if path == REDRIVE { FAILED_EVENT } else { DEAD_EVENT };
+    let reason = if path == DISCARD && !fields.contains("\"reason\"") { r#","reason":"a test""# } else { "" };
+    let ids = if fields.contains("\"eventIds\"") || fields.contains("\"filter\"") {
+        String::new()
+    } else {
+        format!(r#""eventIds":["{event}"],"#)
+    };
+    format!("{{{ids}{fields}{reason}}}")
+}
+
+fn asked(path: &str, name: &str, fields: &str) -> Case {
+    let action = path.rsplit('/').next().unwrap();
+    post(&format!("{action}, {name}"), path).by(OPERATOR).json(&body_of(path, fields))
+}
+
+/// `eventIds`, the same for all three.
+fn lists() -> Vec<Case> {
+    let many = format!("[{}]", vec!["\"e\""; 901].join(","));
+    let long = format!("[\"{}\"]", "x".repeat(65));
+    let wrong = [
+        ("null and no filter", "null"),
+        ("text", r#""failed-event""#),
+        ("a number", "1"),
+        ("an object", r#"{"0":"failed-event"}"#),
+        ("an empty list", "[]"),
+        ("901 of them", &many),
+        ("a number among them", r#"["failed-event",1]"#),
+        ("null among them", r#"["failed-event",null]"#),
+        ("an empty one", r#"["failed-event",""]"#),
+        ("one of 65 characters", &long),
+        ("one with a space", r#"["failed event"]"#),
+        ("one that is no ASCII", r#"["号"]"#),
+        ("a list in a list", r#"[["failed-event"]]"#),
+    ];
+    let mut cases = Vec::new();
+    for path in [REDRIVE, REPLAY, DISCARD] {
+        cases.extend(each(&wrong, "eventIds", |name, value| {
+            asked(path, name, &format!(r#""eventIds":{value}"#))
+        }));
+        let both = r#""eventIds":["failed-event"],"filter":{"eventType":"ORDER_PAID"}"#;
+        let twice = r#""eventIds":["failed-event"],"eventIds":["dead-event"]"#;
+        cases.extend([
+            asked(path, "ids and a filter", both).invalid(&["filter"]),
+            asked(path, "ids twice", twice).invalid(&["eventIds"]),
+            asked(path, "an unknown field", r#""dryRun":false,"force":true"#).invalid(&["force"]),
+        ]);
+        for (name, value) in
+            [("text", r#""all""#), ("a list", "[]"), ("a number", "1"), ("a boolean", "true")]
+        {
+            cases.push(
+                asked(path, &format!("a filter that is {name}"), &format!(r#""filter":{value}"#))
+                    .invalid(&["filter"]),
+            );
+        }
+        for (name, body) in
+            [("no object", "[]"), ("cut off", r#"{"eventIds":["fail"#), ("two objects", "{}{}")]
+        {
+            let action = path.rsplit('/').next().unwrap();
+            cases.push(post(&format!("{action}, {name}"), path).by(OPERATOR).json(body).invalid(&["body"]));
+        }
+    }
+    cases
+}
+
+fn flags_and_reasons() -> Vec<Case> {
+    let long = format!("\"{}\"", "x".repeat(501));
+    let no_flag = [("text", r#""true""#), ("a number", "1"), ("a list", "[true]"), ("an object", "{}")];
+    let no_reason = [
+        ("a number", "7"),
+        ("a list", r#"["because"]"#),
+        ("an object", r#"{"because":"of"}"#),
+        ("empty", r#""""#),
+        ("blank", r#""  ""#),
+        ("501 characters", &long),
+        ("with a line break", r#""a\nb""#),
+    ];
+    let mut cases = Vec::new();
+    for path in [REDRIVE, REPLAY, DISCARD] {
+        cases.extend(each(&no_flag, "dryRun", |name, value| {
+            asked(path, name, &format!(r#""dryRun":{value}"#))
+        }));
+        cases.extend(each(&no_reason, "reason", |name, value| {
+            asked(path, name, &format!(r#""reason":{value}"#))
+        }));
+    }
+    cases.push(asked(DISCARD, "reason: null", r#""reason":null"#).invalid(&["reason"]));
+    let without = format!(r#"{{"eventIds":["{DEAD_EVENT}"]}}"#);
+    cases.push(post("discard, without a reason", DISCARD).by(OPERATOR).json(&without).invalid(&["reason"]));
+    cases
+}
+
+fn redrive() -> Vec<Case> {
+    let pace = [
+        ("zero", "0"),
+        ("10001", "10001"),
+        ("negative", "-1"),
+        ("text", r#""100""#),
+        ("a fraction", "1.5"),
+        ("an exponent", "1e2"),
+        ("a boolean", "true"),
+        ("2^64 and more", "18446744073709551617"),
+    ];
+    let mut cases =
+        each(&pace, "perSecond", |name, value| asked(REDRIVE, name, &format!(r#""perSecond":{value}"#)));
+    let filtered = |filter: &str, fields: &[&str]| {
+        asked(REDRIVE, &format!("filter {filter}"), &format!(r#""filter":{filter}"#)).invalid(fields)
+    };
+    cases.extend([
+        filtered("{}", &["filter"]),
+        filtered(r#"{"status":null}"#, &["filter"]),
+        filtered(r#"{"status":"NEW"}"#, &["filter.status"]),
+        filtered(r#"{"status":"RETRY"}"#, &["filter.status"]),
+        filtered(r#"{"status":"failed"}"#, &["filter.status"]),
+        filtered(r#"{"status":1}"#, &["filter.status"]),
+        filtered(r#"{"status":"FAILED","status":"SENT"}"#, &["filter.status"]),
+        filtered(r#"{"status":"FAILED","page":1}"#, &["filter.page"]),
+        filtered(r#"{"eventType":""}"#, &["filter.eventType"]),
+        filtered(r#"{"eventType":7}"#, &["filter.eventType"]),
+        filtered(r#"{"aggregateId":"900001"}"#, &["filter.aggregateId"]),
+        filtered(r#"{"aggregateId":1.5}"#, &["filter.aggregateId"]),
+        filtered(r#"{"tenantId":0}"#, &["filter.tenantId"]),
+        filtered(r#"{"tenantId":"1"}"#, &["filter.tenantId"]),
+        filtered(r#"{"from":"yesterday"}"#, &["filter.from"]),
+        filtered(r#"{"to":1769846400}"#, &["filter.to"]),
+        filtered(r#"{"from":"2026-01-31","to":"2026-02-31T00:00:00Z"}"#, &["filter.from", "filter.to"]),
+    ]);
+    cases
+}
+
+fn replay_and_discard() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for path in [REPLAY, DISCARD] {
+        let filtered = |filter: &str, fields: &[&str]| {
+            asked(path, &format!("filter {filter}"), &format!(r#""filter":{filter}"#)).invalid(fields)
+        };
+        cases.extend([
+            filtered(r#"{"queue":""}"#, &["filter.queue"]),
+            filtered(r#"{"queue":1}"#, &["filter.queue"]),
+            filtered(r#"{"eventType":"a b"}"#, &["filter.eventType"]),
+            filtered(r#"{"tenantId":-1}"#, &["filter.tenantId"]),
+            filtered(r#"{"status":"OPEN"}"#, &["filter.status"]),
+            asked(path, "queue: a number", r#""queue":1"#).invalid(&["queue"]),
+            asked(path, "queue: empty", r#""queue":"""#).invalid(&["queue"]),
+            asked(path, "a queue beside a filter", r#""queue":"q","filter":{"eventType":"ORDER_PAID"}"#)
+                .invalid(&["queue"]),
+            asked(path, "a field of redrive", r#""perSecond":100"#).invalid(&["perSecond"]),
+        ]);
+    }
+    cases
+}
+
+fn release() -> Vec<Case> {
+    let at = |name: &str, path: &str| {
+        post(&format!("release, {name}"), &format!("/api/v1/ops/blocked/{path}/release"))
+    };
+    let blocked = format!("Order/{BLOCKED_ORDER}");
+    let with = |name: &str, body: &str| at(name, &blocked).by(OPERATOR).json(body);
+    let not_found = |case: Case| case.refused(404, "A0404", &[]);
+    vec![
+        with("an unknown field", r#"{"force":true}"#).invalid(&["force"]),
+        with("reason: empty", r#"{"reason":""}"#).invalid(&["reason"]),
+        with("reason: a number", r#"{"reason":1}"#).invalid(&["reason"]),
+        with("tenant 0", r#"{"tenantId":0}"#).invalid(&["tenantId"]),
+        with("tenant as text", r#"{"tenantId":"1"}"#).invalid(&["tenantId"]),
+        with("no object", "[]").invalid(&["body"]),
+        not_found(with("another tenant", r#"{"tenantId":2}"#)),
+        not_found(at("an order that nothing blocks", "Order/1").by(OPERATOR)),
+        not_found(at("another type", &format!("Payment/{BLOCKED_ORDER}")).by(OPERATOR)),
+        not_found(at("an id that is none", "Order/abc").by(OPERATOR)),
+        not_found(at("an id with a zero before it", &format!("Order/0{BLOCKED_ORDER}")).by(OPERATOR)),
+        not_found(at("from another tenant", &blocked).by(FOREIGN_OPERATOR)),
+    ]
+}
+
+/// Nobody, a user, and the operator of another tenant.
+fn strangers() -> Vec<Case> {
+    let looks = [
+        "outbox",
+        "outbox/failed-event",
+        "queues",
+        "dead-letters",
+        "consumptions",
+        "stats",
+        "audit",
+        "blocked",
+        "reconciliation",
+    ];
+    let release = format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release");
+    let mut asked: Vec<Case> = looks.iter().map(|path| get(path, &format!("/api/v1/ops/{path}"))).collect();
+    for path in [REDRIVE, REPLAY, DISCARD] {
+        asked.push(post(path, path).json(&body_of(path, r#""reason":"a test""#)));
+    }
+    asked.push(post(&release, &release));
+    let mut cases = Vec::new();
+    for case in asked {
+        let named = |who: &str| Case { name: format!("{who}, {}", case.name), ..case.clone() };
+        cases.push(named("nobody operates").refused(401, "A0301", &[]));
+        cases.push(named("a user operates").by(BUYER).refused(403, "A0303", &[]));
+    }
+    // What is not there for an operator of another tenant is counted as not found, and stays.
+    for path in [REDRIVE, REPLAY, DISCARD] {
+        let body = body_of(path, r#""dryRun":false"#);
+        cases.push(
+            post(&format!("another tenant's operator, {path}"), path)
+                .by(FOREIGN_OPERATOR)
+                .json(&body)
+                .unchanged(200),
+        );
+        let body = body_of(path, r#""filter":{"tenantId":1}"#);
+        cases.push(
+            post(&format!("another tenant's operator asks by tenant, {path}"), path)
+                .by(FOREIGN_OPERATOR)
+                .json(&body)
+                .refused(404, "A0404", &[]),
+        );
+    }
+    cases
+}
+
+fn looks(market: &Market) -> Vec<Case> {
+    let event = format!("/api/v1/ops/outbox/{FAILED_EVENT}");
+    let timeline = format!("/api/v1/orders/{}/timeline", market.paid);
+    let not_found = |case: Case| case.refused(404, "A0404", &[]);
+    vec![
+        get("an event", &event).by(OPERATOR).unchanged(200),
+        get("an event with a parameter", &format!("{event}?payload=1")).by(OPERATOR).invalid(&["payload"]),
+        not_found(get("no such event", "/api/v1/ops/outbox/no-such-event").by(OPERATOR)),
+        not_found(get("an event id that is none", "/api/v1/ops/outbox/%20").by(OPERATOR)),
+        not_found(get("another tenant's event", &event).by(FOREIGN_OPERATOR)),
+        get("timeline, by its buyer", &timeline).by(BUYER).unchanged(200),
+        get("timeline, by its seller", &timeline).by(SELLER).unchanged(200),
+        get("timeline, by the operator", &timeline).by(OPERATOR).unchanged(200),
+        get("timeline with a parameter", &format!("{timeline}?limit=1")).by(BUYER).invalid(&["limit"]),
+        get("timeline, by nobody", &timeline).refused(401, "A0301", &[]),
+        not_found(get("timeline, by a stranger", &timeline).by(STRANGER)),
+        not_found(get("timeline, by another tenant's operator", &timeline).by(FOREIGN_OPERATOR)),
+        not_found(get("timeline of no order", "/api/v1/orders/0/timeline").by(BUYER)),
+    ]
+}
+
+/// Right, and therefore done: what was refused above was refused for what was wrong with it.
+fn taken() -> Vec<Case> {
+    let dry = |path: &str| asked(path, "a dry run", r#""dryRun":true"#).unchanged(200);
+    vec![
+        dry(REDRIVE),
+        dry(REPLAY),
+        dry(DISCARD),
+        asked(REDRIVE, "no such event", r#""eventIds":["no-such-event"]"#).unchanged(200),
+        asked(REPLAY, "no such letter", r#""eventIds":["no-such-event"]"#).unchanged(200),
+        asked(DISCARD, "no such letter", r#""eventIds":["no-such-event"]"#).unchanged(200),
+        asked(DISCARD, "at another queue", r#""queue":"inventory.update.queue""#).unchanged(200),
+        asked(DISCARD, "with a reason", r#""reason":"a test""#).done(200),
+        asked(DISCARD, "once more", r#""reason":"a test""#).unchanged(200),
+        asked(REPLAY, "what was discarded", r#""reason":"a test""#).unchanged(200),
+        post("release, without a body", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
+            .by(OPERATOR)
+            .done(200),
+        post("release, once more", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
+            .by(OPERATOR)
+            .refused(404, "A0404", &[]),
+    ]
+}

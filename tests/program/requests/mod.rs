@@ -1,0 +1,64 @@
+//! Requests made at random from the OpenAPI document, by schemathesis: whatever comes, no answer is a fault, and each is
+//! one that the document names, with the body that it describes.
+//!
+//! `tests/run` installs schemathesis, in the versions of `requirements.txt`, and says where it is (`HANDOVER_SCHEMATHESIS`).
+//! In CI it makes the same requests each time: about ten for each operation, and some sequences of operations. With
+//! HANDOVER_LONG=1 it makes others each time, for ten minutes.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use handover_tests::long;
+use handover_tests::process::fresh;
+
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance";
+
+/// Which requests are made. With a number of examples they depend on the seed alone, with a time on the machine as well.
+fn requests() -> [String; 6] {
+    let seed = match long() {
+        true => SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() % 1_000_000,
+        false => 1,
+    };
+    let how = match long() {
+        true => ["--max-time", "600", "--phases", "examples,coverage,fuzzing,stateful"],
+        false => ["--max-examples", "8", "--phases", "examples,fuzzing,stateful"],
+    };
+    let [amount, number, phases, which] = how.map(str::to_owned);
+    [amount, number, phases, which, "--seed".to_owned(), seed.to_string()]
+}
+
+#[test]
+fn no_request_is_answered_with_a_fault_or_otherwise_than_the_document_says() {
+    let schemathesis = std::env::var_os("HANDOVER_SCHEMATHESIS").expect(
+        "HANDOVER_SCHEMATHESIS names no program: run `tests/run -- --workspace --test program requests`",
+    );
+    let (folder, launch) = fresh();
+    let mut server = launch.start().unwrap();
+    let token = |user: &str, roles: &[&str]| {
+        let mut arguments = vec!["token", "--user", user, "--ttl", "1h"];
+        roles.iter().for_each(|role| arguments.extend(["--role", *role]));
+        let (code, token, error) = launch.run(&arguments).unwrap();
+        assert_eq!(code, Some(0), "{error}");
+        token.trim().to_owned()
+    };
+    // Seller, buyer, operator.
+    let tokens = [token("1", &["user"]), token("2", &["user"]), token("3", &["user", "operator", "pii"])];
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("program/requests/hooks.py");
+    let output = Command::new(schemathesis)
+        .current_dir(folder.path())
+        .env("SCHEMATHESIS_HOOKS", hooks)
+        .env("REQUEST_TOKENS", tokens.join(","))
+        .env("REQUEST_GATEWAY_SECRET", launch.secret("gateway"))
+        .args(["run", &format!("{}/openapi.json", server.base()), "--checks", CHECKS])
+        .args(["--continue-on-failure", "--no-color"])
+        .args(requests())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{told}");
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(server.ended().unwrap(), None, "the program ended:\n{}", launch.log());
+    assert!(!launch.log().contains("panicked"), "{}", launch.log());
+    server.terminate(Duration::from_secs(60)).unwrap();
+}

@@ -1,0 +1,77 @@
+//! The acceptance scenarios of seed 000, one test per item of its sections 16 and 17 and named after it, and those of seed
+//! 004. The program is used as its users would, over HTTP; database and broker are read and written directly only where
+//! 000 asks for what no user can do.
+
+/// Stamps scenarios for pairs of database and broker, in a module named after the scenario.
+///
+/// In CI a scenario runs on SQLite with the database broker, which proves the program, and on MariaDB or PostgreSQL with
+/// RabbitMQ, by turns down the list: the contract suites prove that adapters are interchangeable. All other pairs are
+/// ignored there and run by `tests/run --long`.
+///
+/// After the name of a scenario,
+/// - `+ postgres_and_database` runs it in CI on PostgreSQL with the database broker as well: what it is about happens in
+///   the tables of that broker, where processes and connections of a server meet, as they cannot on SQLite;
+/// - `: sqlite_and_database` runs it in CI on that pair alone;
+/// - `: rabbitmq` stamps it for RabbitMQ alone, and runs it in CI on one of the two pairs, by turns as well.
+macro_rules! by_turns {
+    (@next $now:tt $then:tt) => {};
+    (@next $now:tt $then:tt $scenario:ident, $($rest:tt)*) => {
+        $crate::scenarios::by_turns!(@stamp $scenario
+            [sqlite_and_database SqliteAlone] $now; $then [postgres_and_database PostgresAlone]);
+        $crate::scenarios::by_turns!(@next $then $now $($rest)*);
+    };
+    (@next $now:tt $then:tt $scenario:ident + postgres_and_database, $($rest:tt)*) => {
+        $crate::scenarios::by_turns!(@stamp $scenario
+            [sqlite_and_database SqliteAlone] $now [postgres_and_database PostgresAlone]; $then);
+        $crate::scenarios::by_turns!(@next $then $now $($rest)*);
+    };
+    (@next $now:tt $then:tt $scenario:ident: sqlite_and_database, $($rest:tt)*) => {
+        $crate::scenarios::by_turns!(@stamp $scenario
+            [sqlite_and_database SqliteAlone]; $now $then [postgres_and_database PostgresAlone]);
+        $crate::scenarios::by_turns!(@next $now $then $($rest)*);
+    };
+    (@next $now:tt $then:tt $scenario:ident: rabbitmq, $($rest:tt)*) => {
+        $crate::scenarios::by_turns!(@stamp $scenario $now; $then);
+        $crate::scenarios::by_turns!(@next $then $now $($rest)*);
+    };
+    (@stamp $scenario:ident $([$name:ident $pair:ident])*; $([$long_name:ident $long_pair:ident])*) => {
+        mod $scenario {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$scenario(handover_tests::deployment::Pair::$pair).await;
+            })*
+            $(#[tokio::test(flavor = "multi_thread")]
+            #[ignore = "long: the full product of scenarios and pairs"]
+            async fn $long_name() {
+                super::$scenario(handover_tests::deployment::Pair::$long_pair).await;
+            })*
+        }
+    };
+    ($($scenarios:tt)*) => {
+        $crate::scenarios::by_turns!(@next
+            [mariadb_and_rabbitmq MariaDbRabbitMq] [postgres_and_rabbitmq PostgresRabbitMq] $($scenarios)*);
+    };
+}
+pub(crate) use by_turns;
+
+mod carrier;
+mod encryption;
+mod end_check;
+mod purses;
+mod s003_once;
+mod s003_trace;
+mod s004_acceptance;
+mod s004_any_order;
+mod s004_crowds;
+mod s004_kills;
+mod s004_lost_rows;
+mod s004_refunds;
+mod s16_1_integration;
+mod s16_1_rabbitmq;
+mod s16_2_flows;
+mod s16_3_rabbitmq;
+mod s16_3_transactions;
+mod s16_4_idempotence;
+mod s16_4_reliability;
+mod s17_fixed_data;
+mod shop;

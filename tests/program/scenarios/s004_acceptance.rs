@@ -1,0 +1,153 @@
+//! 004 "验收标准": its five scenarios, through HTTP and with real restarts.
+
+use handover_tests::deployment::{Deployment, Pair};
+use serde_json::json;
+
+use super::purses::{With, money, purses};
+use super::shop::{BUYER, Shop};
+
+const ALL: With = With { coupon: None, wallet: 2_000, points: 150 };
+
+/// 1 "宕机后重启": an event that was committed and not published when the machine went down.
+async fn s004_1_after_a_crash_the_committed_event_is_sent_and_the_assets_are_locked(pair: Pair) {
+    let deployment = Deployment::start(pair).await;
+    // Every consumer is known before the first order, whichever parts of the service run.
+    let shop = Shop::open_on(deployment, &[], Some("api")).await;
+    let coupon = shop.fill_purses().await;
+    let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
+    let new = format!(
+        "SELECT count(*) FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order} AND status = 'NEW'"
+    );
+    assert_eq!(shop.books.number(&new).await, 2);
+    let shop = shop.killed_and_reopened();
+    shop.locked(order, 3).await;
+    shop.settled().await;
+    let sent = new.replace("'NEW'", "'SENT'");
+    assert_eq!(shop.books.number(&sent).await, 2);
+    assert_eq!(shop.purses(BUYER).await, purses(3_000, 2_000, 150, 150));
+    assert_eq!(shop.coupon_status(coupon).await, "LOCKED");
+    shop.sound_but_for(&[]).await;
+}
+
+/// 2 "支付回调重复触发": the gateway reports twice, and the event is written twice.
+async fn s004_2_a_payment_that_is_reported_twice_takes_the_assets_once(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
+    let coupon = shop.fill_purses().await;
+    let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
+    shop.locked(order, 3).await;
+    let payment = shop.api.start_payment(BUYER, order).await.unwrap().value();
+    assert_eq!(payment["amount"], money(5_700), "88.50 - 10.00 - 20.00 - 1.50");
+    let id = payment["paymentId"].as_i64().unwrap();
+    for _ in 0..2 {
+        shop.api.payment_of_reported(id, &payment["amount"], "SUCCESS").await.unwrap().value();
+    }
+    shop.settled().await;
+    let paid = shop.event_ids(order, "ORDER_PAID").await;
+    assert_eq!(paid.len(), 1);
+    let again = format!(
+        "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, retry_count,
+            create_time, update_time)
+         SELECT event_id, event_type, aggregate_type, aggregate_id, payload, 'NEW', 0, create_time, update_time
+         FROM outbox_events WHERE event_id = '{}'",
+        paid[0]
+    );
+    let refused = shop.books.try_change(&again).await.unwrap_err().to_string().to_lowercase();
+    assert!(["unique", "duplicate"].iter().any(|word| refused.contains(word)), "{refused}");
+    // Written again under another id, as by a program that was called twice: it finds everything done.
+    shop.books.change(&again.replace("SELECT event_id,", "SELECT 'paid-again',")).await;
+    shop.expect_count(
+        3,
+        "SELECT count(*) FROM event_consume_log WHERE event_id = 'paid-again' AND status = 'SUCCESS'
+         AND consumer IN ('coupon', 'wallet', 'points')",
+    )
+    .await;
+    assert_eq!(shop.purses(BUYER).await, purses(3_000, 0, 150 + 57, 0));
+    assert_eq!(shop.coupon_status(coupon).await, "USED");
+    let commits =
+        format!("SELECT count(*) FROM asset_operations WHERE order_id = {order} AND kind = 'COMMIT'");
+    assert_eq!(shop.books.number(&commits).await, 3);
+}
+
+/// 3 "锁定超时自动释放": the order's events are lost, and its locks are released all the same. The reaper runs once all of
+/// them are seen: on a busy machine that takes longer than they may last.
+async fn s004_3_a_lock_that_nobody_ended_is_released_by_the_reaper(pair: Pair) {
+    let settings =
+        [("HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES", "0.05"), ("HANDOVER_ASSET__REAPER_INTERVAL", "200ms")];
+    let deployment = Deployment::start(pair).await;
+    let shop = Shop::open_on(deployment, &settings, Some("api,relay,consumers")).await;
+    let coupon = shop.fill_purses().await;
+    let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
+    shop.locked(order, 3).await;
+    let shop = shop.reopen();
+    let released =
+        format!("SELECT count(*) FROM asset_holds WHERE order_id = {order} AND status = 'RELEASED'");
+    shop.expect_count(3, &released).await;
+    assert_eq!(shop.order_field(order, "status").await, "cancelled");
+    assert_eq!(shop.order_field(order, "cancelReason").await, "timeout");
+    shop.settled().await;
+    assert_eq!(shop.purses(BUYER).await, purses(5_000, 0, 300, 0));
+    assert_eq!(shop.coupon_status(coupon).await, "AVAILABLE");
+    let id = order.to_string();
+    shop.expect_logged(&["[LockTimeoutReaper]", "a lock was released", &id, "ageSeconds", ":release"]).await;
+    shop.sound_but_for(&[]).await;
+}
+
+/// 4 "事件丢失自动补发": an order that was paid without a word.
+async fn s004_4_a_lost_event_is_announced_by_the_consistency_job_and_takes_effect_once(pair: Pair) {
+    let shop = Shop::open(pair, &[("HANDOVER_CONSISTENCY__INTERVAL", "1s")]).await;
+    let coupon = shop.fill_purses().await;
+    let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
+    shop.locked(order, 3).await;
+    let now = chrono::Utc::now().format(if pair == Pair::SqliteAlone {
+        "%Y-%m-%dT%H:%M:%S%.6fZ"
+    } else {
+        "%Y-%m-%d %H:%M:%S%.6f"
+    });
+    let silently = format!(
+        "UPDATE orders SET status = 'paid', version = 2, pay_time = '{now}', update_time = '{now}' WHERE id = {order}"
+    );
+    assert_eq!(shop.books.change(&silently).await, 1);
+    let committed =
+        format!("SELECT count(*) FROM asset_holds WHERE order_id = {order} AND status = 'COMMITTED'");
+    shop.expect_count(3, &committed).await;
+    shop.settled().await;
+    assert_eq!(shop.event_ids(order, "ORDER_PAID").await.len(), 1);
+    assert_eq!(shop.purses(BUYER).await, purses(3_000, 0, 150 + 57, 0));
+    shop.expect_logged(&["[OrderAssetConsistency]", "ORDER_PAID", &order.to_string()]).await;
+}
+
+/// 5 "完整链路追踪": one order is one trace, from the request to the movement of each asset.
+async fn s004_5_the_log_tells_an_orders_whole_way_in_one_trace(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
+    let coupon = shop.fill_purses().await;
+    let api = shop.api.clone().traced("trace-of-004");
+    let product = shop.product().await;
+    let body = json!({"productId": product, "couponId": coupon, "walletAmount": 20, "points": 150});
+    let order = api.post(BUYER, "/api/v1/orders", body).await.unwrap().id("orderId");
+    shop.locked(order, 3).await;
+    shop.settled().await;
+    let created = shop.event_ids(order, "ORDER_CREATED").await.remove(0);
+    shop.expect_logged(&["trace-of-004", "/api/v1/orders"]).await;
+    shop.expect_logged(&["[OutboxRelay] Event sent successfully", "trace-of-004", &created]).await;
+    for (consumer, key) in [
+        ("coupon", format!("order:{order}:checkout")),
+        ("wallet", format!("wallet:{order}:freeze")),
+        ("points", format!("points:{order}:freeze")),
+    ] {
+        let line = format!("[{consumer}] Message consumed successfully");
+        shop.expect_logged(&[&line, "trace-of-004", &created, &key, "locked"]).await;
+    }
+    let timeline = shop.api.get(BUYER, &format!("/api/v1/orders/{order}/timeline")).await.unwrap().value();
+    let items = timeline["items"].as_array().unwrap();
+    let wallet = items.iter().find(|item| item["idempotencyKey"] == json!(format!("wallet:{order}:freeze")));
+    let wallet = wallet.unwrap_or_else(|| panic!("{timeline}"));
+    assert_eq!((&wallet["amount"], &wallet["balanceAfter"]), (&json!("20.00"), &json!("30.00")));
+}
+
+super::by_turns! {
+    s004_1_after_a_crash_the_committed_event_is_sent_and_the_assets_are_locked,
+    s004_2_a_payment_that_is_reported_twice_takes_the_assets_once,
+    s004_3_a_lock_that_nobody_ended_is_released_by_the_reaper,
+    s004_4_a_lost_event_is_announced_by_the_consistency_job_and_takes_effect_once,
+    s004_5_the_log_tells_an_orders_whole_way_in_one_trace,
+}

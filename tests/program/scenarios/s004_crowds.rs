@@ -1,0 +1,51 @@
+//! Many orders that want the same, at once: a wallet, a coupon.
+
+use futures_util::future::join_all;
+use handover_tests::deployment::Pair;
+
+use super::purses::{With, purses};
+use super::shop::{BUYER, Shop};
+
+/// 200 orders spend one wallet that covers 50 of them; a tenth of it where time is short.
+async fn as_many_orders_are_locked_as_the_wallet_covers_and_the_others_are_cancelled(pair: Pair) {
+    let (orders, covered) = if handover_tests::long() { (200, 50) } else { (20, 5) };
+    let shop = Shop::open(pair, &[]).await;
+    shop.deposit(BUYER, covered * 1_000).await;
+    let placed =
+        join_all((0..orders).map(|_| shop.order_with(With { wallet: 1_000, ..With::default() }))).await;
+    assert_eq!(placed.len(), usize::try_from(orders).unwrap());
+    shop.expect_count(
+        orders - covered,
+        "SELECT count(*) FROM orders WHERE status = 'cancelled' AND cancel_reason = 'asset_lock_failed'",
+    )
+    .await;
+    shop.settled().await;
+    let locked = "SELECT count(*) FROM asset_holds h JOIN orders o ON o.id = h.order_id
+        WHERE h.status = 'FROZEN' AND o.status = 'pending' AND h.amount = 1000";
+    assert_eq!(shop.books.number(locked).await, covered);
+    assert_eq!(shop.purses(BUYER).await, purses(0, covered * 1_000, 0, 0));
+    shop.sound_but_for(&[]).await;
+}
+
+/// One coupon in 50 orders at once: one wins.
+async fn of_orders_that_name_one_coupon_one_gets_it(pair: Pair) {
+    let orders = if handover_tests::long() { 50 } else { 10 };
+    let shop = Shop::open(pair, &[]).await;
+    let coupon = shop.coupon(BUYER, 1_000).await;
+    let with = With { coupon: Some(coupon), ..With::default() };
+    join_all((0..orders).map(|_| shop.order_with(with))).await;
+    shop.expect_count(
+        orders - 1,
+        "SELECT count(*) FROM orders WHERE status = 'cancelled' AND cancel_reason = 'asset_lock_failed'",
+    )
+    .await;
+    shop.settled().await;
+    assert_eq!(shop.coupon_status(coupon).await, "LOCKED");
+    assert_eq!(shop.books.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 1);
+    shop.sound_but_for(&[]).await;
+}
+
+super::by_turns! {
+    as_many_orders_are_locked_as_the_wallet_covers_and_the_others_are_cancelled + postgres_and_database,
+    of_orders_that_name_one_coupon_one_gets_it,
+}

@@ -1,0 +1,185 @@
+//! 000 §16.3: a change and its events are one transaction, and a publish that fails is retried.
+
+use serde_json::{Value, json};
+
+use handover_tests::books::moment;
+use handover_tests::deployment::Pair;
+
+use super::carrier::SPY;
+use super::shop::{BUYER, SELLER, Shop};
+
+/// Everything a message could come from.
+async fn traces_of_messages(shop: &Shop) -> [i64; 4] {
+    let count = async |sql| shop.books.number(sql).await;
+    [
+        count("SELECT count(*) FROM outbox_events").await,
+        shop.carrier.count(SPY).await,
+        count("SELECT count(*) FROM event_consume_log").await,
+        count("SELECT count(*) FROM orders").await,
+    ]
+}
+
+/// What is left by something and a paid order behind it: once that has settled, whatever went before it has as well.
+async fn growth_by_a_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
+    shop.settled().await;
+    let before = traces_of_messages(shop).await;
+    before_it().await;
+    shop.paid_order().await;
+    shop.settled().await;
+    let after = traces_of_messages(shop).await;
+    std::array::from_fn(|n| after[n] - before[n])
+}
+
+/// §16.3.1.
+async fn s16_3_1_a_refused_order_leaves_no_event_and_no_message(pair: Pair) {
+    let shop = Shop::open_with_a_spy(pair).await;
+    let (sold, own, hidden) = (shop.product().await, shop.product().await, shop.product().await);
+    shop.api.place_order(BUYER, sold).await.unwrap().value();
+    shop.api.post(SELLER, &format!("/api/v1/products/{hidden}/off-shelf"), json!({})).await.unwrap().value();
+    let without = growth_by_a_paid_order(&shop, async || {}).await;
+    let with = growth_by_a_paid_order(&shop, async || {
+        for (buyer, product, refusal) in [
+            (BUYER + 1, sold, (409, "A0409")),
+            (BUYER, sold, (409, "A0409")),
+            (SELLER, own, (403, "A0303")),
+            (BUYER, hidden, (409, "A0409")),
+            (BUYER, 9_000_000, (404, "A0404")),
+        ] {
+            let answer = shop.api.place_order(buyer, product).await.unwrap();
+            assert_eq!(answer.outcome(), refusal, "{answer:?}");
+        }
+    })
+    .await;
+    assert_eq!(with, without);
+    assert_eq!(shop.product_field(own, "status").await, "on_sale");
+    shop.sound_but_for(&[]).await;
+}
+
+/// §16.3.1: a transaction that fails at its last write has sent nothing and changed nothing.
+async fn s16_3_1_a_transaction_that_fails_at_its_event_changes_nothing_at_all(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
+    let product = shop.product().await;
+    shop.refuse_rows_of("outbox_events").await;
+    let answer = shop.api.place_order(BUYER, product).await.unwrap();
+    assert_eq!((answer.status, answer.code.as_str(), &answer.data), (500, "B0001", &Value::Null));
+    assert_eq!(shop.books.number("SELECT count(*) FROM orders").await, 0);
+    assert_eq!(shop.product_field(product, "status").await, "on_sale");
+    shop.accept_rows_of("outbox_events").await;
+    shop.api.place_order(BUYER, product).await.unwrap().value();
+    shop.settled().await;
+    shop.sound_but_for(&[]).await;
+}
+
+/// §16.3.2. Nothing but the API runs, so no row can come from anything but its transaction.
+async fn s16_3_2_every_acknowledged_change_has_its_event(pair: Pair) {
+    let shop = Shop::open_with_roles(pair, "api").await;
+    let completed = shop.order().await;
+    let mut types = vec!["ORDER_CREATED", "ORDER_TIMEOUT"];
+    assert_eq!(shop.events(completed).await, types);
+    shop.pay(completed).await;
+    types.push("ORDER_PAID");
+    assert_eq!(shop.events(completed).await, types);
+    shop.api.ship(SELLER, completed).await.unwrap().value();
+    types.push("ORDER_STATUS_CHANGED");
+    assert_eq!(shop.events(completed).await, types);
+    shop.api.complete(BUYER, completed).await.unwrap().value();
+    types.push("ORDER_STATUS_CHANGED");
+    assert_eq!(shop.events(completed).await, types);
+    let cancelled = shop.order().await;
+    shop.api.cancel(BUYER, cancelled).await.unwrap().value();
+    assert_eq!(shop.events(cancelled).await, ["ORDER_CREATED", "ORDER_TIMEOUT", "ORDER_CANCELLED"]);
+    let unpaid = shop.order().await;
+    let payment = shop.api.start_payment(BUYER, unpaid).await.unwrap().id("paymentId");
+    shop.api.payment_reported(payment, "FAILED").await.unwrap().value();
+    let payments = "SELECT event_type FROM outbox_events WHERE aggregate_type = 'Payment' ORDER BY id";
+    assert_eq!(shop.rows(payments).await, ["PAYMENT_SUCCEEDED", "PAYMENT_FAILED"]);
+    assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events").await, 5 + 3 + 2 + 2);
+    assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events WHERE status <> 'NEW'").await, 0);
+    // Each row carries what its order carried when it was committed: the versions go up without a gap.
+    let versions = format!(
+        "SELECT DISTINCT aggregate_seq FROM outbox_events
+         WHERE aggregate_type = 'Order' AND aggregate_id = {completed} ORDER BY aggregate_seq"
+    );
+    assert_eq!(shop.rows(&versions).await, ["1", "2", "3", "4"]);
+}
+
+/// §16.3.3.
+async fn s16_3_3_a_publish_that_fails_is_retried_and_ends_failed(pair: Pair) {
+    let shop = Shop::open(
+        pair,
+        &[
+            ("HANDOVER_OUTBOX__RETRY", r#"{policy = "schedule", delays = ["400ms", "500ms", "600ms"]}"#),
+            ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
+        ],
+    )
+    .await;
+    const UNROUTABLE: &str = "unroutable-1";
+    shop.insert_event(UNROUTABLE, "ORDER_EXPLODED", 424_242, &json!({"orderId": 424_242})).await;
+    shop.expect_logged(&[FAILED, UNROUTABLE]).await;
+    let log = shop.launch().log();
+    let lines = log.lines().filter(|line| line.contains(UNROUTABLE) && line.contains("[OutboxRelay]"));
+    let stages: Vec<(String, i64)> = lines.map(stage).collect();
+    let stages: Vec<_> = stages.iter().map(|(message, count)| (message.as_str(), *count)).collect();
+    assert_eq!(stages, [(WAITS, 1), (WAITS, 2), (WAITS, 3), (FAILED, 4)]);
+    let row = outbox_row(&shop, 424_242).await;
+    assert_eq!((&row["status"], &row["retryCount"]), (&json!("FAILED"), &json!(4)), "{row}");
+    assert!(has_frozen_text(&row["lastError"]), "{row}");
+    assert!(row["nextRetryTime"].is_null() && row["sentTime"].is_null(), "{row}");
+    assert_eq!(shop.logged(&["[ALERT]", UNROUTABLE]), 1, "one alert");
+}
+
+const WAITS: &str = "[OutboxRelay] Event waits for its next attempt";
+const FAILED: &str = "[OutboxRelay] [ALERT] Event marked as FAILED";
+
+/// The message of a line about a failed attempt, and which attempt it was. Each names the error as §15 freezes it.
+fn stage(line: &str) -> (String, i64) {
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert!(has_frozen_text(&line["error"]), "{line}");
+    (line["message"].as_str().unwrap().to_owned(), line["retryCount"].as_i64().unwrap())
+}
+
+/// The only event about an order, as an operator sees it.
+async fn outbox_row(shop: &Shop, order: i64) -> Value {
+    let rows = shop.inspect(&format!("outbox?aggregateId={order}")).await;
+    assert_eq!(rows.items().len(), 1, "{rows:?}");
+    rows.items()[0].clone()
+}
+
+/// §15: the text that begins the error.
+fn has_frozen_text(error: &Value) -> bool {
+    error.as_str().is_some_and(|error| error.starts_with("消息发送失败"))
+}
+
+/// §16.3.3: what cannot be sent holds up no other order.
+async fn s16_3_3_events_of_other_orders_pass_one_that_cannot_be_sent(pair: Pair) {
+    let shop = Shop::open(pair, &[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
+    shop.insert_event("unroutable-2", "ORDER_EXPLODED", 424_242, &json!({"orderId": 424_242})).await;
+    let waiting = "SELECT count(*) FROM outbox_events WHERE event_id = 'unroutable-2' AND status = 'RETRY'";
+    shop.expect_count(1, waiting).await;
+    let order = shop.paid_order().await;
+    let shipment = format!("SELECT count(*) FROM shipments WHERE order_id = {order}");
+    shop.expect_count(1, &shipment).await;
+    let row = outbox_row(&shop, 424_242).await;
+    assert_eq!(row["status"], "RETRY", "{row}");
+    assert!(row["nextRetryTime"].is_string() && has_frozen_text(&row["lastError"]), "{row}");
+    // One statement, so the three belong together; which attempt has failed by now depends on the machine.
+    let sql =
+        "SELECT retry_count, update_time, next_retry_time FROM outbox_events WHERE event_id = 'unroutable-2'";
+    let columns = shop.books.table(sql).await.unwrap().remove(0);
+    let [attempt, failed, next] = [0, 1, 2].map(|column| columns[column].as_deref().unwrap());
+    let longest = DELAYS_MS[attempt.parse::<usize>().unwrap() - 1];
+    // The failure is written a moment after the delay is counted from.
+    let delay_ms = (moment(next) - moment(failed)).num_milliseconds();
+    assert!(delay_ms <= longest, "§7.3: attempt {attempt} is retried after {longest} ms, not {delay_ms} ms");
+}
+
+/// §7.3, in milliseconds.
+const DELAYS_MS: [i64; 3] = [5_000, 30_000, 120_000];
+
+super::by_turns! {
+    s16_3_1_a_refused_order_leaves_no_event_and_no_message,
+    s16_3_1_a_transaction_that_fails_at_its_event_changes_nothing_at_all,
+    s16_3_2_every_acknowledged_change_has_its_event,
+    s16_3_3_a_publish_that_fails_is_retried_and_ends_failed + postgres_and_database,
+    s16_3_3_events_of_other_orders_pass_one_that_cannot_be_sent,
+}
