@@ -1,18 +1,17 @@
 //! Placing an order that names a coupon, a wallet amount or points: what each takes off, and what is left to pay.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{
     AskedAssets, Asset, AssetRefusal, Coupon, CouponUse, Envelope, EventBody, Money, Order, OrderAssets,
     OrderRefusal, PointsRules, Product, ProductRefusal, ProductStatus,
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{FACTS, amounts, coupon, id, model_cases, money, new_order, placed_at, points, product, rules};
+use crate::common::{
+    FACTS, amounts, coupon, id, model_cases, money, new_order, placed_at, points, product, rules,
+};
 
 /// The example of the contract with assets, byte for byte, and the newline that ends every text file.
-const GOLDEN: &str = include_str!("golden/order_created_with_assets.json");
+const GOLDEN: &str = include_str!("../golden/order_created_with_assets.json");
 
 /// 10.00 off for 50.00 or more.
 fn ten_off() -> Coupon {

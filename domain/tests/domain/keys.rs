@@ -1,15 +1,12 @@
 //! The keys under which operations happen once: 004's table to the letter, and what it lacks.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use std::collections::BTreeSet;
 
 use handover_domain::{
     Asset, CouponId, MAX_ID, OperationKey, OperationKind, OrderId, PaymentId, RefundId, UserId,
 };
 
-mod common;
-use common::id;
+use crate::common::id;
 
 /// 004 "幂等键设计", as it stands there: operation, format, example.
 const TABLE: [(&str, &str, &str); 12] = [

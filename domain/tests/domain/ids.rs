@@ -1,7 +1,5 @@
 //! Ids are integers that every JSON reader keeps whole; an event id is a short visible text.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{
     CouponId, EventId, IdError, InvoiceId, MAX_ID, OrderId, PaymentId, ProductId, RefundId, TenantId, UserId,
 };

@@ -1,7 +1,5 @@
 //! What each operation does to a wallet and to points, and by which entries. A model of all of them: `balance_model.rs`.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Account, Asset, AssetOperation, AssetRefusal, Balance, Entry, MAX_ID, OperationKey, OperationKind,
@@ -9,8 +7,7 @@ use handover_domain::{
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{BUYER, at, id, placed_at};
+use crate::common::{BUYER, at, id, placed_at};
 
 type Change = Result<(Balance, Vec<Entry>), AssetRefusal>;
 

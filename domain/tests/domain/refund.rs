@@ -1,15 +1,12 @@
 //! A refund is over the whole of its payment, settled once, and asked for again only while it has not reported.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
     Currency, OrderAction, OrderActor, OrderRefusal, OrderStatus, Refund, RefundCause, RefundRefusal,
     RefundResult, RefundStatus,
 };
 
-mod common;
-use common::{FACTS, at, id, money, order, payment, placed_at, shipment};
+use crate::common::{FACTS, at, id, money, order, payment, placed_at, shipment};
 
 const RESULTS: [RefundResult; 2] = [RefundResult::Success, RefundResult::Failed];
 

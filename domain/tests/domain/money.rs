@@ -1,13 +1,10 @@
 //! Money is exact: read to the digit or refused, never rounded.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{Currency, MAX_ID, Money, MoneyError};
 use proptest::prelude::*;
 use serde_json::Value;
 
-mod common;
-use common::amounts;
+use crate::common::amounts;
 
 const LARGEST: &str = "90071992547409.91";
 

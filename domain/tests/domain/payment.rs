@@ -1,15 +1,12 @@
 //! A payment is settled once, over its own amount, and never loses money that arrived too late.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Money, OrderStatus, Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement,
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{amounts, at, money, one_of, order, payment};
+use crate::common::{amounts, at, money, one_of, order, payment};
 
 const RESULTS: [PaymentResult; 2] = [PaymentResult::Success, PaymentResult::Failed];
 

@@ -1,13 +1,10 @@
 //! A coupon is held for one order, used by it once, and can be used again only when that order is over or paid back.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{Asset, AssetRefusal, Coupon, CouponStatus, OrderId};
 use proptest::prelude::*;
 
-mod common;
-use common::{BUYER, SELLER, coupon, id, model_cases, money, one_of, placed_at};
+use crate::common::{BUYER, SELLER, coupon, id, model_cases, money, one_of, placed_at};
 
 /// Before it expires, when it does, and afterwards.
 fn moments() -> [DateTime<Utc>; 3] {

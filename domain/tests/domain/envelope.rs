@@ -1,16 +1,13 @@
 //! The frozen outer form of every message, written and read.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{Envelope, EnvelopeError, EventId};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-mod common;
-use common::{at, times};
+use crate::common::{at, times};
 
 /// The example of the contract (000 §6), byte for byte, and the newline that ends every text file.
-const GOLDEN: &str = include_str!("golden/order_created.json");
+const GOLDEN: &str = include_str!("../golden/order_created.json");
 
 /// Each field, in the order of the contract, and what it may not hold.
 const FIELDS: [(&str, &[&str]); 7] = [

@@ -1,7 +1,5 @@
 //! Placing an order takes the product, and ending it unshipped gives the product back.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Datelike, Timelike, Utc};
@@ -12,8 +10,9 @@ use handover_domain::{
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, place, placed_at, product, times};
+use crate::common::{
+    BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, place, placed_at, product, times,
+};
 
 fn now() -> DateTime<Utc> {
     at("2026-02-04T11:00:00.5Z")

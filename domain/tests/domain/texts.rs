@@ -1,11 +1,8 @@
 //! What people type is bounded, counted in characters, and free of control characters.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{Shipment, TextError, Title};
 
-mod common;
-use common::title;
+use crate::common::title;
 
 #[test]
 fn a_title_is_1_to_120_characters_whatever_their_bytes() {

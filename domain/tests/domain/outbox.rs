@@ -1,7 +1,5 @@
 //! The names that rows and messages carry, and the partitions that keep an aggregate together.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use std::collections::BTreeSet;
 
 use handover_domain::{
@@ -11,8 +9,7 @@ use handover_domain::{
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{id, ids};
+use crate::common::{id, ids};
 
 /// The names of an enum are these and no others: in columns, in messages, read and written.
 macro_rules! names_are {

@@ -1,15 +1,12 @@
 //! Wallets and points against plain numbers: what came and went, what is held, and what every account must add up to.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 use handover_domain::{Account, AssetRefusal, Balance, Entry, MAX_ID, Purse};
 use proptest::prelude::*;
 
-mod common;
-use common::{BUYER, id, model_cases, one_of, placed_at};
+use crate::common::{BUYER, id, model_cases, one_of, placed_at};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {

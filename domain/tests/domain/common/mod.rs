@@ -1,7 +1,5 @@
 //! The values that the rules are tried on: one product, one order in each status, and strategies for the rest.
 
-#![allow(dead_code, reason = "each test file uses its own share")]
-
 use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -1,7 +1,5 @@
 //! A buyer's score follows from the counts (spec §2 "Buyer credit").
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{CancelReason, CreditCounts, CreditStep};
 use proptest::prelude::*;
 

@@ -1,12 +1,9 @@
 //! What points are worth, and how they are earned: whole numbers at every rate.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use handover_domain::{Asset, AssetRefusal, MAX_ID, Money, Points, PointsRules};
 use proptest::prelude::*;
 
-mod common;
-use common::{amounts, money, points, rules};
+use crate::common::{amounts, money, points, rules};
 
 fn worth(rate: u32, number: i64) -> Result<String, AssetRefusal> {
     rules(rate, 1).worth(points(number)).map(|money| money.to_string())

@@ -1,13 +1,10 @@
 //! A product is taken by at most one order at a time.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, Utc};
 use handover_domain::{Product, ProductAction, ProductRefusal, ProductStatus, UserId};
 use proptest::prelude::*;
 
-mod common;
-use common::{SELLER, at, id, ids, one_of, product};
+use crate::common::{SELLER, at, id, ids, one_of, product};
 
 /// Spec §2 "Product": what is not listed is refused.
 const LEGAL: [(&str, ProductAction, &str); 4] = [

@@ -1,15 +1,11 @@
 //! What each event type must carry, field by field, and where it goes.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use std::collections::BTreeSet;
 
 use handover_domain::{AggregateType, Envelope, EnvelopeError, EventBody, EventType};
 use serde_json::{Value, json};
 
-mod common;
-mod contract;
-use contract::{ORDER, ROWS};
+use crate::contract::{ORDER, ROWS};
 
 fn missing(field: &str) -> EnvelopeError {
     EnvelopeError::Missing { field: format!("payload.{field}") }

@@ -1,7 +1,5 @@
 //! Orders and their refunds against plain facts, in whatever order requests, reports and shipping come.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
     EventBody, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, Refund, RefundCause, RefundId,
@@ -9,8 +7,7 @@ use handover_domain::{
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{id, model_cases, money, order, payment, placed_at, shipment};
+use crate::common::{id, model_cases, money, order, payment, placed_at, shipment};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {

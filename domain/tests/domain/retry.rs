@@ -1,7 +1,5 @@
 //! How long to wait after which failure, and which failure is the last.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use std::num::NonZeroU32;
 use std::time::Duration;
 

@@ -1,13 +1,10 @@
 //! A hold is pending, then committed or released, exactly one of the two, and what was committed goes back at most once.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{Asset, AssetOperation, AssetRefusal, Hold, HoldStatus, OperationKey, OperationKind};
 use proptest::prelude::*;
 
-mod common;
-use common::{BUYER, at, id, model_cases, one_of, placed_at};
+use crate::common::{BUYER, at, id, model_cases, one_of, placed_at};
 
 fn now() -> DateTime<Utc> {
     at("2026-02-04T11:00:00.5Z")

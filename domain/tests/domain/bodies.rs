@@ -1,7 +1,5 @@
 //! Every event that can be told survives being written and read, alone and in its envelope.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::NaiveDate;
 use handover_domain::{
     CancelReason, CouponId, Currency, Envelope, EventBody, EventType, InvoiceGenerated, InvoiceId, MAX_ID,
@@ -11,8 +9,7 @@ use handover_domain::{
 };
 use proptest::{option, prelude::*};
 
-mod common;
-use common::{amounts, ids, one_of, times};
+use crate::common::{amounts, ids, one_of, times};
 
 prop_compose! {
     fn facts()(

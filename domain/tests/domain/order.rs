@@ -1,7 +1,5 @@
 //! Who may move an order where, what each move changes and what it announces.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
     CancelCause, CancelReason, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, ProductStatus,
@@ -9,8 +7,7 @@ use handover_domain::{
 };
 use proptest::prelude::*;
 
-mod common;
-use common::{
+use crate::common::{
     BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, order, place, placed_at, product, shipment,
 };
 
