@@ -185,6 +185,91 @@ async fn forwarded_addresses_are_believed_of_trusted_proxies_alone() {
     of("for=192.0.2.9, for=192.0.2.1").send().await.expect(429, "A0500");
 }
 
+/// Asks for whom the limit takes requests that come from a peer through proxies in 10.0.0.0/8 and fd00::/8.
+struct Behind {
+    world: World,
+    limiter: Arc<Dripless>,
+    header: &'static str,
+}
+
+const PROXY: &str = "10.0.0.1:1";
+
+impl Behind {
+    async fn new(header: ForwardedHeader) -> Behind {
+        let trusted = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().unwrap()).to_vec();
+        let (world, limiter) = limited(1, |admission| admission.behind(Proxies { trusted, header })).await;
+        let header = match header {
+            ForwardedHeader::XForwardedFor => "x-forwarded-for",
+            ForwardedHeader::Forwarded => "forwarded",
+        };
+        Behind { world, limiter, header }
+    }
+
+    /// The address whose bucket a request is taken from: each line is a header of its own.
+    async fn client(&self, peer: &str, lines: &[&str]) -> String {
+        self.client_by(self.header, peer, lines).await
+    }
+
+    async fn client_by(&self, header: &str, peer: &str, lines: &[&str]) -> String {
+        self.limiter.fill();
+        let request = self.world.get(PRODUCTS).from(peer);
+        let request = lines.iter().fold(request, |request, line| request.header(header, line));
+        request.send().await.expect(401, "A0301");
+        let taken = self.limiter.taken();
+        assert_eq!(taken.len(), 1, "{taken:?}");
+        taken[0].0.strip_prefix("GET /api/v1/products:address:").unwrap().to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_hop_from_the_right_that_is_no_trusted_proxy_is_the_client() {
+    let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
+    for (peer, lines, client) in [
+        (PROXY, &["192.0.2.7"][..], "192.0.2.7"),
+        // What stands on the left is the client's own word.
+        (PROXY, &["198.51.100.1, 192.0.2.7"], "192.0.2.7"),
+        (PROXY, &["192.0.2.7,10.9.9.9"], "192.0.2.7"),
+        (PROXY, &["198.51.100.1", "192.0.2.7, 10.9.9.9"], "192.0.2.7"),
+        ("[fd00::1]:1", &["2001:db8:1:2::7"], "2001:db8:1:2::/64"),
+        ("[::ffff:10.0.0.1]:1", &["[2001:db8:1:2::7]:4711"], "2001:db8:1:2::/64"),
+        (PROXY, &["192.0.2.7:4711"], "192.0.2.7"),
+        (PROXY, &["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
+    ] {
+        assert_eq!(behind.client(peer, lines).await, client, "{peer} {lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_are_not_believed_and_what_is_hidden_ends_the_search() {
+    let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
+    for (peer, lines, client) in [
+        ("192.0.2.9:1", &["198.51.100.1"][..], "192.0.2.9"),
+        (PROXY, &[], "10.0.0.1"),
+        (PROXY, &[""], "10.0.0.1"),
+        (PROXY, &["192.0.2.7, unknown"], "10.0.0.1"),
+        (PROXY, &["192.0.2.7, nonsense, 10.9.9.9"], "10.9.9.9"),
+    ] {
+        assert_eq!(behind.client(peer, lines).await, client, "{peer} {lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_header_of_the_specification_is_read_where_it_is_configured() {
+    let behind = Behind::new(ForwardedHeader::Forwarded).await;
+    for (line, client) in [
+        ("for=192.0.2.7", "192.0.2.7"),
+        ("For=\"[2001:db8:1:2::7]:4711\";proto=https;by=10.0.0.1", "2001:db8:1:2::/64"),
+        ("for=198.51.100.1, proto=http; for=192.0.2.7 , for=10.9.9.9", "192.0.2.7"),
+        ("for=_hidden", "10.0.0.1"),
+        ("for=\"192.0.2.7, for=198.51.100.1\"", "198.51.100.1"),
+        ("proto=https", "10.0.0.1"),
+    ] {
+        assert_eq!(behind.client(PROXY, &[line]).await, client, "{line}");
+    }
+    let by_the_other = behind.client_by("x-forwarded-for", PROXY, &["192.0.2.7"]).await;
+    assert_eq!(by_the_other, "10.0.0.1");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_gateway_is_limited_by_its_address() {
     let (world, limiter) = plain(2).await;

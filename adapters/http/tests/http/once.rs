@@ -12,6 +12,7 @@ use handover_application::use_cases::{ListProduct, UseCaseError, list_product};
 use handover_application::{Actor, CommandContext, Role, Trace};
 use handover_domain::{Money, TenantId, Title, UserId};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::client::{Answer, Request};
 use crate::world::{BUYER, SELLER, STRANGER, World};
@@ -76,6 +77,48 @@ async fn another_body_under_the_same_key_is_refused() {
         assert!(!is_replayed(&other.expect(422, "A0422")));
     }
     assert_eq!(world.products().await, 1);
+}
+
+/// The SHA-256 of a text, in hex.
+fn hash(text: &[u8]) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_say_the_same_have_one_hash() {
+    let world = World::new().await;
+    let shortest: &[u8] = br#"{"a":1,"b":{"c":[1.5,"x"],"d":null}}"#;
+    let _working = world.claimed("k", &hash(shortest)).await;
+    let otherwise = " { \"b\" : {\"d\":null, \"c\":[1.50,\"\\u0078\"]},\n\"a\" : 1.00 } ";
+    for body in [std::str::from_utf8(shortest).unwrap(), otherwise] {
+        let request = world.post_as(SELLER, PRODUCTS).header(KEY, "k").json(body);
+        request.send().await.expect(409, "A0401");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_say_something_else_have_another_hash() {
+    let world = World::new().await;
+    let bodies = [
+        "",
+        "{}",
+        "[]",
+        "{\"a\":1}",
+        "{\"a\":10}",
+        "{\"a\":\"1\"}",
+        "{\"a\":[1,2]}",
+        "{\"a\":[2,1]}",
+        "{\"a\":",
+    ];
+    for (n, claimed) in bodies.iter().enumerate() {
+        let key = format!("k{n}");
+        let _working = world.claimed(&key, &hash(claimed.as_bytes())).await;
+        for body in bodies {
+            let (status, code) = if body == *claimed { (409, "A0401") } else { (422, "A0422") };
+            let request = world.post_as(SELLER, PRODUCTS).header(KEY, &key).json(body);
+            request.send().await.expect(status, code);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,6 +34,36 @@ async fn a_traceparent_alone_gives_its_trace_id() {
     assert_ne!(broken.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_traceparent_is_taken_only_when_every_field_is_well_formed() {
+    let world = World::new().await;
+    let answered = async |given: &str| {
+        let answer = world.get("/healthz").header("traceparent", given).send().await;
+        let parent = answer.header("traceparent").unwrap();
+        (parent[..36].to_owned(), parent[52..].to_owned())
+    };
+    let taken = (PARENT[..36].to_owned(), PARENT[52..].to_owned());
+    for given in [PARENT.to_owned(), format!("cc{}-more", &PARENT[2..])] {
+        assert_eq!(answered(&given).await, taken, "{given}");
+    }
+    let no_trace = format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32));
+    let bad = [
+        String::new(),
+        PARENT[..54].to_owned(),
+        format!("{PARENT}-more"),
+        PARENT.to_uppercase(),
+        PARENT.replace("00-4", "ff-4"),
+        no_trace.clone(),
+        format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", "0".repeat(16)),
+        PARENT.replace('-', "_"),
+        "é".repeat(55),
+    ];
+    for given in bad {
+        let (trace, _) = answered(&given).await;
+        assert!(trace != taken.0 && trace != no_trace[..36], "{given}: {trace}");
+    }
+}
+
 /// Whoever comes without a `traceparent` is given one, and told which; those of one trace id are in one W3C trace.
 #[tokio::test(start_paused = true)]
 async fn every_answer_tells_its_traceparent() {

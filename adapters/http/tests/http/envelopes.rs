@@ -190,6 +190,29 @@ async fn messages_are_in_chinese_for_who_prefers_it() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_language_with_the_greatest_weight_wins_and_english_is_the_rest() {
+    let world = World::new().await;
+    let (english, chinese) = ("there is nothing here", "请求的地址不存在");
+    let cases = [
+        ("", english),
+        ("zh", chinese),
+        ("zh-CN,zh;q=0.9,en;q=0.8", chinese),
+        ("ZH-hant", chinese),
+        ("en-US,en;q=0.9,zh;q=0.8", english),
+        ("en;q=0.5, zh;q=0.8", chinese),
+        ("fr, zh;q=0.1", chinese),
+        ("zh;q=0", english),
+        ("zh;q=x", english),
+        ("zhuang", english),
+        ("*", english),
+    ];
+    for (value, expected) in cases {
+        let answer = world.get("/nothing").header("accept-language", value).send().await;
+        assert_eq!(answer.message, expected, "{value}");
+    }
+}
+
 /// A body of which nothing ever comes.
 struct Never;
 
