@@ -1,14 +1,10 @@
-//! How long the hot statements take: `cargo test --release -p handover-sql --test speed -- --ignored --nocapture`.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(clippy::disallowed_methods, reason = "measures real time")]
-
-mod common;
+//! How long the hot statements take on SQLite:
+//! `cargo test --release -p handover-tests --test adapters -- --ignored --nocapture speed`.
 
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use common::{append, event, fixture};
 use handover_application::ports::{
     Broker, ConsumedFilter, Consumption, Expected, FailedPublish, Message, OnFailed, OutboxRow, Outgoing,
     PublishOutcome, Store,
@@ -16,6 +12,8 @@ use handover_application::ports::{
 use handover_application::topology::{INVENTORY_QUEUE, Topology};
 use handover_domain::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore};
+
+use super::{append, event, fixture};
 
 const WINDOW: u32 = 200;
 
@@ -44,7 +42,7 @@ async fn fill(store: &SqlStore, events: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures"]
+#[ignore = "long: prints how long the hot statements take"]
 async fn a_window_is_fast_behind_a_backlog() {
     let fixture = fixture().await;
     let store = &fixture.store;
@@ -97,7 +95,7 @@ async fn a_window_is_fast_behind_a_backlog() {
 }
 
 #[tokio::test]
-#[ignore = "measures"]
+#[ignore = "long: prints how long the hot statements take"]
 async fn rows_that_are_held_back_delay_nobody() {
     for aggregates in [1, 10_000] {
         let fixture = fixture().await;
@@ -155,7 +153,7 @@ fn consumption(consumer: &str, number: i64) -> Consumption {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures"]
+#[ignore = "long: prints how long the hot statements take"]
 async fn what_operators_ask_of_a_long_history() {
     let fixture = fixture().await;
     let store = &fixture.store;

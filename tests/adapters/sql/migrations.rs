@@ -1,16 +1,13 @@
 //! What a migration makes of a database that is full.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(clippy::disallowed_methods, reason = "tests of an adapter use the machine's clock")]
-
-mod common;
 
 use std::path::Path;
 
-use common::{Fixture, fixture, unmigrated};
 use handover_application::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, Store};
 use handover_domain::{OrderId, TenantId};
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Executor, Row, SqliteConnection};
+
+use super::{Fixture, fixture, unmigrated};
 
 /// A row in every table of version 3, and dead letters of each status. The last one parked was removed by hand.
 const FULL: &str = "
@@ -54,9 +51,8 @@ INSERT INTO broker_messages (queue, headers, body) VALUES ('b.queue', '{}', '{}'
 async fn at_version(version: i64) -> Fixture {
     let fixture = unmigrated().await;
     // Read by the driver: it and our own list have to agree on every checksum, or the newest cannot follow.
-    let all = Migrator::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations/sqlite")))
-        .await
-        .unwrap();
+    let all =
+        Migrator::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite"))).await.unwrap();
     let older = all.iter().filter(|migration| migration.version <= version).cloned().collect();
     Migrator::with_migrations(older).run_direct(None, &mut fixture.outside().await, false).await.unwrap();
     fixture

@@ -14,6 +14,8 @@ use tokio::task::JoinHandle;
 pub(crate) enum Reply {
     /// A status and a body.
     Says(u16, &'static str),
+    /// A status and a body that is no text.
+    SaysBytes(u16, Vec<u8>),
     /// A status that sends elsewhere.
     SendsTo(u16, String),
     /// A status and a body that never ends.
@@ -49,7 +51,6 @@ pub(crate) struct Server {
 
 impl Server {
     /// Gives these replies in turn, and the last of them from then on.
-    #[allow(clippy::disallowed_methods, reason = "the outside world of a test")]
     pub(crate) async fn start(replies: &[Reply]) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -125,6 +126,9 @@ async fn answer(mut stream: TcpStream, reply: Reply) {
     match reply {
         Reply::Says(status, body) => {
             let _ = stream.write_all(format!("{}{body}", head(status, body.len())).as_bytes()).await;
+        }
+        Reply::SaysBytes(status, body) => {
+            let _ = stream.write_all(&[head(status, body.len()).as_bytes(), &body].concat()).await;
         }
         Reply::SendsTo(status, place) => {
             let moved = format!(

@@ -1,8 +1,4 @@
 //! What is specific to the database broker; what every broker must do is in the shared suite.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(clippy::disallowed_methods, reason = "tests of an adapter use the machine's clock")]
-
-mod common;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -10,7 +6,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use common::{Fixture, fixture};
 use handover_application::Wake;
 use handover_application::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
@@ -18,6 +13,9 @@ use handover_application::ports::{
 use handover_application::topology::{DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, Topology};
 use handover_sql::{DatabaseBroker, SqlStore};
 use tokio::sync::Notify;
+
+use super::{Fixture, fixture};
+use crate::PATIENCE;
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
@@ -36,7 +34,7 @@ fn message(id: &str) -> Message {
 }
 
 async fn next(subscription: &dyn Subscription) -> Vec<Delivery> {
-    tokio::time::timeout(Duration::from_secs(5), subscription.next()).await.unwrap().unwrap()
+    tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().unwrap()
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<&str> {

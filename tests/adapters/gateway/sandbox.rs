@@ -1,7 +1,5 @@
 //! The sandbox, on a clock that stands until it is moved.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

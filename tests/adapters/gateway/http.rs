@@ -1,28 +1,24 @@
 //! A gateway behind HTTP, on real sockets and real time, with short limits.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
-
-mod server;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use handover_application::ports::{Clock, Gateway, GatewayError, RefundRequest};
 use handover_domain::{Currency, Money};
 use handover_gateway::{Endpoint, HttpGateway, Unusable};
-use handover_memory::VirtualClock;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use handover_memory::{ManualClock, VirtualClock};
 use serde_json::json;
-use server::{Asked, Reply, Server};
 use standardwebhooks::Webhook;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
+
+use super::server::{Asked, Reply, Server};
+use crate::{PATIENCE, eventually};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
-/// Longer than anything here may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Long enough for an answer that comes at once.
-const ENOUGH: Duration = Duration::from_secs(5);
+const ENOUGH: Duration = PATIENCE;
 
 fn request() -> RefundRequest {
     RefundRequest {
@@ -36,7 +32,6 @@ fn request() -> RefundRequest {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "signatures are verified by the real clock")]
 fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(chrono::Utc::now()))
 }
@@ -47,7 +42,7 @@ fn gateway(url: &str, within: Duration) -> HttpGateway {
 
 async fn ask(url: &str, within: Duration) -> Result<(), GatewayError> {
     let gateway = gateway(url, within);
-    timeout(PATIENCE, gateway.refund(&request())).await.expect("it is bounded")
+    timeout(PATIENCE * 2, gateway.refund(&request())).await.expect("it is bounded")
 }
 
 /// What it said, if it was away.
@@ -99,6 +94,26 @@ async fn a_refund_is_asked_for_with_all_its_facts_its_key_its_trace_and_a_signat
         assert_eq!(asked[0].headers[name], value);
     }
     verified(&asked[0]);
+}
+
+#[tokio::test]
+async fn a_slash_at_the_end_of_the_url_is_not_doubled() {
+    let server = Server::start(&[Reply::Says(202, "")]).await;
+    ask(&format!("{}/", server.url()), ENOUGH).await.unwrap();
+    assert_eq!(server.asked()[0].line, "POST /v1/refunds HTTP/1.1");
+}
+
+#[tokio::test]
+async fn the_reason_of_a_refusal_is_told_as_one_short_line() {
+    let reason = async |said: &[u8]| {
+        let server = Server::start(&[Reply::SaysBytes(422, said.to_vec())]).await;
+        let why = refused(ask(&server.url(), ENOUGH).await);
+        why.strip_prefix("422 Unprocessable Entity").unwrap().to_owned()
+    };
+    assert_eq!(reason(b"  no such\r\n\x1b[2J\tpayment \xff").await, ": no such [2J payment \u{fffd}");
+    let long = reason("界".repeat(999).as_bytes()).await;
+    assert_eq!(long.strip_prefix(": ").unwrap(), "界".repeat(200));
+    assert_eq!(reason(b"\n").await, "");
 }
 
 #[tokio::test]
@@ -187,10 +202,18 @@ async fn a_redirect_is_refused_and_not_followed() {
 #[tokio::test]
 async fn a_gateway_that_does_not_answer_is_given_up_and_not_pressed() {
     let server = Server::start(&[Reply::Waits]).await;
-    let begun = Instant::now();
-    let why = away(ask(&server.url(), Duration::from_millis(300)).await);
-    assert!(why.contains("no answer within 300ms"), "{why}");
-    assert!(begun.elapsed() < ENOUGH);
+    let clock = ManualClock::new(chrono::DateTime::UNIX_EPOCH);
+    let endpoint = Endpoint::parse(&server.url()).unwrap();
+    let gateway = HttpGateway::new(&endpoint, SECRET, ENOUGH, Arc::new(clock.clone())).unwrap();
+    let given_up = async {
+        eventually(async || server.asked().len() == 1).await;
+        clock.advance(ENOUGH);
+    };
+    let request = request();
+    let (answer, ()) =
+        timeout(PATIENCE, async { tokio::join!(gateway.refund(&request), given_up) }).await.unwrap();
+    let why = away(answer);
+    assert!(why.contains("no answer within 60s"), "{why}");
     assert_eq!(server.asked().len(), 1);
 }
 

@@ -14,8 +14,7 @@ use handover_application::topology::{
     Topology, WEBHOOK_QUEUE,
 };
 
-use super::MemoryBroker;
-use crate::{ManualClock, VirtualClock};
+use handover_memory::{ManualClock, MemoryBroker, VirtualClock};
 
 const DELAY: Duration = Duration::from_secs(900);
 

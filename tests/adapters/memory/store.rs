@@ -1,7 +1,5 @@
 //! The trickiest promises of the store; the shared contract suite has the rest.
 
-mod outbox;
-
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -9,13 +7,11 @@ use chrono::{DateTime, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Changed, EventMetadata, IdKind, NewEvent, Store, StoreError};
 use handover_domain::{AggregateRef, Money, Product, ProductAction, ProductId, ProductStatus, TenantId};
+use handover_memory::{MemoryStore, VirtualClock};
 
-use super::MemoryStore;
-use crate::VirtualClock;
+pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;
 
-const START: DateTime<Utc> = DateTime::UNIX_EPOCH;
-
-fn store() -> MemoryStore {
+pub(crate) fn store() -> MemoryStore {
     MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
 }
 
@@ -33,7 +29,7 @@ fn product(id: i64) -> Product {
     }
 }
 
-fn event(id: &str, order: i64, seq: i64) -> NewEvent {
+pub(crate) fn event(id: &str, order: i64, seq: i64) -> NewEvent {
     NewEvent {
         event_id: id.parse().unwrap(),
         event_type: "ORDER_PAID".to_owned(),

@@ -7,10 +7,9 @@ use handover_application::ports::{
     Chance, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
 };
 use handover_domain::{AggregateRef, OutboxStatus, PartitionSet};
+use handover_memory::{MemoryStore, SeededChance};
 
-use super::super::MemoryStore;
-use super::{START, event, store};
-use crate::SeededChance;
+use super::store::{START, event, store};
 
 fn failed(id: &str, status: OutboxStatus, due: Option<DateTime<Utc>>) -> FailedPublish {
     let event_id = id.parse().unwrap();
