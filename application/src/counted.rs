@@ -124,15 +124,3 @@ pub async fn append(unit: &mut dyn UnitOfWork, events: &[NewEvent]) -> Result<()
     when_committed(metrics::counter!(CREATED), events.len());
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_metric_has_a_name_of_its_own_and_says_what_it_counts() {
-        let names: std::collections::BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), METRICS.len());
-        assert!(METRICS.iter().all(|metric| metric.help.len() > 20 && !metric.help.ends_with('.')));
-    }
-}

@@ -388,34 +388,3 @@ pub(crate) fn append_later(tx: Transactor, events: Vec<NewEvent>) {
     };
     drop(tasks.spawn(append));
 }
-
-#[cfg(all(test, feature = "mutants"))]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{Mutant, plant, planted, struck};
-
-    #[test]
-    fn each_has_a_name_of_its_own_by_which_it_is_found() {
-        let names: BTreeSet<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
-        assert_eq!(names.len(), Mutant::ALL.len());
-        for mutant in Mutant::ALL {
-            assert_eq!(mutant.name().parse(), Ok(*mutant));
-            let variant = mutant.name().replace('-', "");
-            assert_eq!(variant, format!("{mutant:?}").to_lowercase());
-        }
-        assert!("no-such-mutant".parse::<Mutant>().is_err());
-    }
-
-    #[test]
-    fn only_the_planted_one_strikes_and_only_on_its_thread() {
-        plant(Some(Mutant::NoGate));
-        assert!(planted(Mutant::NoGate) && !planted(Mutant::NoFence));
-        let elsewhere = std::thread::spawn(|| planted(Mutant::NoGate)).join();
-        assert_eq!(elsewhere.ok(), Some(false));
-        assert_eq!(struck(), 1);
-        plant(None);
-        assert!(!planted(Mutant::NoGate));
-        assert_eq!(struck(), 0);
-    }
-}

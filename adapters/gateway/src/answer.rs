@@ -60,15 +60,3 @@ fn one_line(bytes: &[u8]) -> String {
     let words: Vec<&str> = plain.split_whitespace().collect();
     words.join(" ").chars().take(TOLD_CHARS).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_strangers_say_is_one_short_line() {
-        assert_eq!(one_line(b"  no such\r\n\x1b[2J\tpayment \xff"), "no such [2J payment \u{fffd}");
-        assert_eq!(one_line("界".repeat(999).as_bytes()).chars().count(), TOLD_CHARS);
-        assert_eq!(one_line(b"\n"), "");
-    }
-}

@@ -188,30 +188,3 @@ pub(crate) async fn tried_out(
     let good = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
     if good { Ok(()) } else { Err(RedisAway::nonsense(&(code, now_ms, concluded, released))) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_requests_have_one_name() {
-        let of = |tenant: i64, user: i64, route: &str, key: &str| {
-            name(&RequestScope {
-                tenant: tenant.try_into().unwrap(),
-                user: user.try_into().unwrap(),
-                route: route.to_owned(),
-                key: key.to_owned(),
-            })
-        };
-        assert_eq!(of(1, 9, "POST /a", "k"), "idempotent:1:9:7:POST /a:k");
-        let names = [
-            of(1, 11, "POST /a", "k"),
-            of(11, 1, "POST /a", "k"),
-            of(1, 1, "POST /a:b", "c"),
-            of(1, 1, "POST /a", "b:c"),
-            of(1, 1, "POST /a:", "b:c"),
-            of(1, 1, "POST /a:b:c", ""),
-        ];
-        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
-    }
-}

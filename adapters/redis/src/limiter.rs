@@ -101,21 +101,3 @@ pub(crate) async fn tried_out(connection: MultiplexedConnection, within: Duratio
         .map_err(|error| RedisAway::from(redis::RedisError::from(std::io::Error::other(error))))?;
     shared(connection, &format!("{PREFIX}probe"), bucket, 0, within).await.map(drop)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_the_script_can_say_is_believed() {
-        let bucket = Bucket::new(std::num::NonZeroU32::new(3).unwrap(), 1000).unwrap();
-        let taken = |allowed, number| taken((allowed, number), bucket, 1000);
-        assert_eq!(taken(1, 2), Some(Taken::Token { remaining: 2 }));
-        assert_eq!(taken(1, 0), Some(Taken::Token { remaining: 0 }));
-        let wait = Duration::from_millis(1);
-        assert_eq!(taken(0, 1000), Some(Taken::Refused { retry_after: wait }));
-        for (allowed, number) in [(1, 3), (1, -1), (0, 0), (0, 1001), (0, -5), (2, 1), (-1, 1)] {
-            assert_eq!(taken(allowed, number), None, "{allowed} {number}");
-        }
-    }
-}

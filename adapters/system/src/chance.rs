@@ -39,37 +39,3 @@ impl Chance for OsChance {
         mixed ^ (mixed >> 31)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn the_numbers_are_those_of_splitmix64() {
-        let chance = OsChance { state: AtomicU64::new(1_234_567) };
-        let first: Vec<u64> = (0..3).map(|_| chance.next()).collect();
-        assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
-    }
-
-    #[test]
-    fn two_seeds_differ() -> Result<(), NoEntropy> {
-        assert_ne!(OsChance::seeded()?.next(), OsChance::seeded()?.next());
-        assert_ne!(secret_bytes::<32>()?, secret_bytes::<32>()?);
-        Ok(())
-    }
-
-    #[test]
-    fn no_number_comes_twice_from_two_threads() -> Result<(), NoEntropy> {
-        let chance = OsChance::seeded()?;
-        let numbers = || (0..10_000).map(|_| chance.next()).collect::<Vec<_>>();
-        let (mut one, two) = std::thread::scope(|scope| {
-            let other = scope.spawn(numbers);
-            (numbers(), other.join().unwrap())
-        });
-        one.extend(two);
-        assert_eq!(one.iter().collect::<BTreeSet<_>>().len(), one.len());
-        Ok(())
-    }
-}

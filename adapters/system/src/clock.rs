@@ -67,37 +67,3 @@ impl Clock for FollowingClock {
         SystemClock.sleep(duration).await;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_follows_another_and_is_not_moved_by_the_way_there_and_back() {
-        let clock = FollowingClock::default();
-        let (asked, answered) = (SystemClock.now(), SystemClock.now() + TimeDelta::milliseconds(10));
-        let ahead = TimeDelta::seconds(90);
-        assert_eq!(clock.follow(asked, asked + TimeDelta::milliseconds(3), answered), None);
-        let moved = clock.follow(asked, asked + ahead, answered).unwrap();
-        assert!((ahead - moved).abs() <= TimeDelta::milliseconds(10), "{moved}");
-        assert!(clock.now() - SystemClock.now() >= ahead - TimeDelta::milliseconds(11));
-        assert_eq!(clock.follow(asked, asked + ahead, answered), None);
-        assert!(clock.follow(asked, asked - ahead, answered).unwrap() < -ahead);
-        assert!(clock.now() < SystemClock.now());
-    }
-
-    #[test]
-    fn now_is_cut_to_microseconds() {
-        for _ in 0..1000 {
-            let now = SystemClock.now();
-            assert_eq!(now.timestamp_subsec_nanos() % 1000, 0, "{now}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_sleep_is_never_shorter_than_asked() {
-        let before = SystemClock.now();
-        SystemClock.sleep(Duration::from_millis(20)).await;
-        assert!(SystemClock.now() - before >= chrono::TimeDelta::milliseconds(19));
-    }
-}

@@ -104,6 +104,7 @@ impl RefundDispatcher {
     async fn ask(&self, refund: &Refund, request: &RefundRequest) -> Result<(), StoreError> {
         let (id, order, attempt) = (refund.id, refund.order, refund.attempts);
         let answer = tokio::select! {
+            biased;
             answer = self.app.gateway.refund(request) => answer,
             () = self.app.tx.clock.sleep(self.settings.timeout) => {
                 Err(GatewayError::Unavailable(format!("no answer within {:?}", self.settings.timeout)))

@@ -8,9 +8,6 @@ mod queue;
 mod state;
 mod subscription;
 
-#[cfg(test)]
-mod tests;
-
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

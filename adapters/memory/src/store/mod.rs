@@ -28,9 +28,6 @@ mod statement;
 mod tables;
 mod unit;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::turn::yield_now;

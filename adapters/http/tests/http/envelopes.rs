@@ -1,0 +1,229 @@
+//! Every kind of failure comes in the envelope (the client looks), and a fault shows nothing.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::{Body, Bytes};
+use handover_application::Role;
+use handover_application::ports::{OnFailed, StoreError};
+use handover_http::{Limits, Problem, Readiness};
+use hyper::body::Frame;
+
+use crate::world::{BUYER, Broken, SELLER, STRANGER, Setup, World};
+
+const PRODUCTS: &str = "/api/v1/products";
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_address_is_404_whatever_the_method() {
+    let world = World::new().await;
+    for path in ["/", "/api", "/api/v1/nothing", "/api/v1/orders/1/nothing", "/api/v1/products/", "//"] {
+        world.get(path).send().await.expect(404, "A0404");
+        world.post(path).send().await.expect(404, "A0404");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_method_is_405_and_says_which_are_right() {
+    let world = World::new().await;
+    let answer = world.post("/healthz").send().await.expect(405, "A0400");
+    assert!(answer.headers["allow"].to_str().unwrap().contains("GET"));
+    world.get("/api/v1/payments/callback").send().await.expect(405, "A0400");
+    world.post_as(BUYER, "/api/v1/orders/1").send().await.expect(405, "A0400");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_holds_no_id_is_404() {
+    let world = World::new().await;
+    let order = world.order().await;
+    let (signed, padded) = (format!("+{order}"), format!("0{order}"));
+    for id in [
+        signed.as_str(),
+        padded.as_str(),
+        "0",
+        "-1",
+        "x",
+        "1.0",
+        "9007199254740992",
+        "99999999999999999999",
+        "%FF",
+        "%20",
+    ] {
+        world.get_as(BUYER, &format!("/api/v1/orders/{id}")).send().await.expect(404, "A0404");
+        world.post_as(BUYER, &format!("/api/v1/products/{id}/off-shelf")).send().await.expect(404, "A0404");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_the_limit_is_413_announced_or_not() {
+    let world = World::new().await;
+    let padded = |bytes: usize| {
+        let rest = r#"{"title":"","price":1}"#.len();
+        format!(r#"{{"title":"{}","price":1}}"#, "x".repeat(bytes - rest))
+    };
+    let largest = Limits::default().body_bytes;
+    world.post_as(SELLER, PRODUCTS).json(padded(largest)).send().await.expect(400, "A0400");
+    world.post_as(SELLER, PRODUCTS).json(padded(largest + 1)).send().await.expect(413, "A0400");
+    let announced = world.post_as(SELLER, PRODUCTS).header("content-length", "70000").json("{}");
+    announced.send().await.expect(413, "A0400");
+    world.post("/api/v1/payments/callback").json(padded(largest + 1)).send().await.expect(413, "A0400");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_not_called_json_is_415() {
+    let world = World::new().await;
+    let body = r#"{"title":"a bicycle","price":1}"#;
+    world.post_as(SELLER, PRODUCTS).text(body).send().await.expect(415, "A0400");
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
+        let request = world.post_as(SELLER, PRODUCTS).header("content-type", kind);
+        request.text(body).send().await.expect(415, "A0400");
+    }
+    let request = world.post_as(SELLER, PRODUCTS).header("content-type", "Application/JSON; charset=utf-8");
+    request.text(body).send().await.expect(201, "00000");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_408() {
+    let world = World::new().await;
+    let never = Body::new(Never);
+    let request = world.post_as(SELLER, PRODUCTS).header("content-type", "application/json").body(never);
+    request.send().await.expect(408, "A0400");
+}
+
+struct Slow;
+
+#[async_trait]
+impl Readiness for Slow {
+    #[allow(clippy::disallowed_methods, reason = "a route that hangs, on paused time")]
+    async fn problems(&self) -> Vec<Problem> {
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        Vec::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_hangs_is_408() {
+    let world = World::with(Setup { readiness: Box::new(Slow), ..Setup::default() }).await;
+    world.get("/readyz").send().await.expect(408, "A0400");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_500_and_the_next_request_is_served() {
+    let panics = || -> Vec<Problem> { panic!("the password is swordfish") };
+    let world = World::with(Setup { readiness: Box::new(panics), ..Setup::default() }).await;
+    let answer = world.get("/readyz").header("x-trace-id", "t-1").send().await.expect(500, "B0001");
+    assert!(!answer.text.contains("swordfish") && answer.data.is_null(), "{}", answer.text);
+    assert_eq!(answer.trace_id, "t-1");
+    world.get("/healthz").send().await.expect(200, "00000");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
+    let cases: [(Broken, u16, &str); 6] = [
+        (Broken(|| StoreError::Unavailable("swordfish".into())), 503, "C0001"),
+        (Broken(|| StoreError::Transient("swordfish".into())), 503, "C0001"),
+        (Broken(|| StoreError::CommitUnknown("swordfish".into())), 503, "C0001"),
+        (Broken(|| StoreError::Conflict { what: "swordfish".into() }), 409, "A0409"),
+        (Broken(|| StoreError::Backend("swordfish".into())), 500, "B0001"),
+        (
+            Broken(|| StoreError::Corrupt {
+                table: "swordfish",
+                column: "c",
+                key: "k".into(),
+                why: "w".into(),
+            }),
+            500,
+            "B0001",
+        ),
+    ];
+    for (broken, status, code) in cases {
+        let store = Some(Arc::new(broken) as Arc<_>);
+        // Where they hold nothing, no store is asked for what failed events hold.
+        let setup = Setup { store, on_failed: OnFailed::Hold, ..Setup::default() };
+        let world = World::with(setup).await;
+        let body = r#"{"title":"a bicycle","price":1}"#;
+        let operator = world.token(STRANGER, 1, &[Role::Operator]);
+        let look = |path: &str| world.get(&format!("/api/v1/ops/{path}")).token(&operator);
+        let act =
+            |path: &str, body: &str| world.post(&format!("/api/v1/ops/{path}")).token(&operator).json(body);
+        let requests = [
+            world.get_as(BUYER, PRODUCTS),
+            world.post_as(SELLER, PRODUCTS).json(body),
+            world.get_as(BUYER, "/api/v1/orders/1/timeline"),
+            look("outbox"),
+            look("outbox/e-1"),
+            look("blocked"),
+            look("dead-letters"),
+            look("consumptions"),
+            look("stats"),
+            look("audit"),
+            act("outbox/redrive", r#"{"eventIds":["e-1"]}"#),
+            act("blocked/Order/1/release", "{}"),
+            act("dead-letters/replay", r#"{"filter":{}}"#),
+            act("dead-letters/discard", r#"{"eventIds":["e-1"],"reason":"r"}"#),
+        ];
+        for request in requests {
+            // No adapter conflicts while it reads.
+            let request = if code == "A0409" { request.undocumented() } else { request };
+            let answer = request.send().await.expect(status, code);
+            assert!(!answer.text.contains("swordfish") && answer.data.is_null(), "{}", answer.text);
+            assert_eq!(answer.headers.contains_key("retry-after"), code == "C0001");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_in_chinese_for_who_prefers_it() {
+    let world = World::new().await;
+    let none = world.get("/nothing").header("accept-language", "zh-CN,zh;q=0.9,en;q=0.8").send().await;
+    assert_eq!(none.message, "请求的地址不存在");
+    let request = world.post_as(SELLER, PRODUCTS).header("accept-language", "zh").json("{}");
+    let invalid = request.send().await.expect(400, "A0400");
+    assert_eq!(invalid.message, "请求参数不正确");
+    assert_eq!(invalid.data["errors"][0]["message"], "不能为空");
+    assert_eq!(
+        world.get("/nothing").header("accept-language", "en,zh;q=0.5").send().await.message,
+        "there is nothing here"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_language_with_the_greatest_weight_wins_and_english_is_the_rest() {
+    let world = World::new().await;
+    let (english, chinese) = ("there is nothing here", "请求的地址不存在");
+    let cases = [
+        ("", english),
+        ("zh", chinese),
+        ("zh-CN,zh;q=0.9,en;q=0.8", chinese),
+        ("ZH-hant", chinese),
+        ("en-US,en;q=0.9,zh;q=0.8", english),
+        ("en;q=0.5, zh;q=0.8", chinese),
+        ("fr, zh;q=0.1", chinese),
+        ("zh;q=0", english),
+        ("zh;q=x", english),
+        ("zhuang", english),
+        ("*", english),
+    ];
+    for (value, expected) in cases {
+        let answer = world.get("/nothing").header("accept-language", value).send().await;
+        assert_eq!(answer.message, expected, "{value}");
+    }
+}
+
+/// A body of which nothing ever comes.
+struct Never;
+
+impl hyper::body::Body for Never {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}

@@ -1,0 +1,167 @@
+//! An order's assets are locked by their consumers; one that cannot be closes the order.
+
+use handover_application::use_cases::*;
+use handover_domain::*;
+
+use super::market::{Market, With, buyer, operator};
+use crate::support::{BUYER, by, money};
+use handover_application::use_cases::operations::{IssueCoupon, issue_coupon};
+
+#[tokio::test(start_paused = true)]
+async fn every_asset_that_an_order_names_is_held_under_its_key() {
+    let market = Market::open().await;
+    market.deposit(5_000).await;
+    market.grant(300).await;
+    let coupon = market.coupon(1_000).await;
+    let order = market.locked(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    assert_eq!(order.payable, money(8_850 - 1_000 - 2_000 - 150));
+    assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
+    assert_eq!(market.purse(Purse::Points).await, (150, 150, 0));
+    assert_eq!(market.coupon_status(coupon).await, CouponStatus::Locked);
+    let id = order.id;
+    let mut keys = market.keys(id).await;
+    keys.sort();
+    assert_eq!(
+        keys,
+        [format!("order:{id}:checkout"), format!("points:{id}:freeze"), format!("wallet:{id}:freeze")]
+    );
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_refused_for_good_closes_the_order_and_frees_the_others() {
+    let market = Market::open().await;
+    market.deposit(5_000).await;
+    let coupon = market.coupon(1_000).await;
+    let order = market.locked(With { coupon: Some(coupon), wallet: 2_000, points: 1 }).await;
+    let closed = market.world.order(order.id).await;
+    assert_eq!(
+        (closed.status, closed.cancel_reason),
+        (OrderStatus::Cancelled, Some(CancelReason::AssetLockFailed))
+    );
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    assert_eq!(market.coupon_status(coupon).await, CouponStatus::Available);
+    assert_eq!(market.world.product(order.product).await.status, ProductStatus::OnSale);
+    assert_eq!(market.hold_status(order.id, Asset::Points).await, Some(HoldStatus::Released));
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_order_gives_everything_back() {
+    let market = Market::open().await;
+    market.deposit(5_000).await;
+    market.grant(300).await;
+    let coupon = market.coupon(1_000).await;
+    let order = market.locked(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    market.settle_down().await;
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    assert_eq!(market.purse(Purse::Points).await, (300, 0, 0));
+    assert_eq!(market.coupon_status(coupon).await, CouponStatus::Available);
+    for asset in Asset::HELD {
+        assert_eq!(market.hold_status(order.id, asset).await, Some(HoldStatus::Released), "{asset}");
+    }
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_orders_that_spend_one_wallet_as_many_are_locked_as_it_covers() {
+    let market = Market::open().await;
+    market.deposit(5_000).await;
+    let mut orders = Vec::new();
+    for _ in 0..20 {
+        orders.push(market.order(With { wallet: 1_000, ..With::default() }).await);
+    }
+    market.settle_down().await;
+    let mut locked = 0;
+    for order in &orders {
+        let order = market.world.order(order.id).await;
+        if order.status == OrderStatus::Pending {
+            locked += 1;
+        } else {
+            let refused = (OrderStatus::Cancelled, Some(CancelReason::AssetLockFailed));
+            assert_eq!((order.status, order.cancel_reason), refused);
+        }
+    }
+    assert_eq!(locked, 5);
+    assert_eq!(market.purse(Purse::Wallet).await, (0, 5_000, 0));
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coupon_is_locked_by_one_of_many_orders() {
+    let market = Market::open().await;
+    let coupon = market.coupon(1_000).await;
+    let mut orders = Vec::new();
+    for _ in 0..10 {
+        orders.push(market.order(With { coupon: Some(coupon), ..With::default() }).await);
+    }
+    market.settle_down().await;
+    let mut pending = 0;
+    for order in &orders {
+        pending += usize::from(market.world.order(order.id).await.status == OrderStatus::Pending);
+    }
+    assert_eq!((pending, market.coupon_status(coupon).await), (1, CouponStatus::Locked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_order_asks_for_is_checked_against_its_price() {
+    let market = Market::new().await;
+    let refused = async |with| market.try_order(with).await.unwrap_err();
+    let answer = refused(With { wallet: 8_851, ..With::default() }).await;
+    assert!(
+        matches!(
+            answer,
+            UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::MoreThanLeft {
+                asset: Asset::Wallet,
+                ..
+            }))
+        ),
+        "{answer:?}"
+    );
+    let context = operator();
+    let dear = issue_coupon(
+        market.app(),
+        &context,
+        IssueCoupon {
+            user: buyer(),
+            discount: money(100),
+            min_spend: money(8_851),
+            expires_at: market.world.now() + chrono::TimeDelta::days(1),
+            reason: None,
+        },
+    );
+    let dear = dear.await.unwrap().id;
+    let answer = refused(With { coupon: Some(dear), ..With::default() }).await;
+    assert!(
+        matches!(answer, UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::BelowMinimumSpend { .. }))),
+        "{answer:?}"
+    );
+    let unknown = refused(With { coupon: Some(4_711.try_into().unwrap()), ..With::default() }).await;
+    assert!(matches!(unknown, UseCaseError::NotFound { what: "coupon" }), "{unknown:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_uses_the_coupon_of_another() {
+    let market = Market::open().await;
+    let coupon = market.coupon(1_000).await;
+    let product = market.process.listed().await.id;
+    let command = PlaceOrder { coupon: Some(coupon), ..PlaceOrder::of(product) };
+    let answer = place_order(market.app(), &by(77), command).await;
+    assert!(matches!(answer, Err(UseCaseError::NotFound { what: "coupon" })), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coupon_whose_time_is_over_is_refused_and_closes_the_order() {
+    let market = Market::open().await;
+    let command = IssueCoupon {
+        user: buyer(),
+        discount: money(500),
+        min_spend: money(0),
+        expires_at: market.world.now() - chrono::TimeDelta::seconds(1),
+        reason: None,
+    };
+    let coupon = issue_coupon(market.app(), &operator(), command).await.unwrap().id;
+    let order = market.locked(With { coupon: Some(coupon), ..With::default() }).await;
+    assert_eq!(market.world.order(order.id).await.cancel_reason, Some(CancelReason::AssetLockFailed));
+}

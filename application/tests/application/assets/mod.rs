@@ -1,0 +1,12 @@
+//! Money and goods: assets, refunds, and the jobs that keep them in step.
+
+mod any_order;
+mod gateway;
+mod gifts;
+mod locks;
+mod market;
+mod paying;
+mod reaping;
+mod reconciling;
+mod refunds;
+mod repairing;

@@ -1,0 +1,14 @@
+//! The consumers: each event once, in the order of its aggregate, or parked where a person sees it.
+
+mod attempts;
+mod carriers;
+mod crashes;
+mod extensions;
+mod late;
+mod order;
+pub(crate) mod scripted;
+mod shutdown;
+mod standard;
+mod strangers;
+mod sweeps;
+mod timeouts;

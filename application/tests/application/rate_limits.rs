@@ -1,0 +1,29 @@
+//! Buckets of the rate limit: which parties share one, and which sizes and speeds are possible.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use handover_application::ports::{Bucket, NoBucket, Party};
+
+fn party(address: &str) -> String {
+    Party::at(address.parse().unwrap()).to_string()
+}
+
+#[test]
+fn an_owner_of_many_addresses_is_one_party() {
+    assert_eq!(party("192.0.2.7"), "address:192.0.2.7");
+    assert_eq!(party("::ffff:192.0.2.7"), party("192.0.2.7"));
+    assert_eq!(party("2001:db8:1:2:3:4:5:6"), "address:2001:db8:1:2::/64");
+    assert_eq!(party("2001:db8:1:2::"), party("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+    assert_ne!(party("2001:db8:1:2::"), party("2001:db8:1:3::"));
+}
+
+#[test]
+fn a_bucket_that_never_fills_or_is_never_empty_is_none() {
+    let bucket = |capacity, us| Bucket::new(NonZeroU32::new(capacity).unwrap(), us);
+    assert_eq!(bucket(1, 0), Err(NoBucket));
+    assert_eq!(bucket(1, 1).unwrap().fills_in(), Duration::from_micros(1));
+    assert_eq!(bucket(24, 3_600_000_000).unwrap().fills_in(), Bucket::SLOWEST);
+    assert_eq!(bucket(25, 3_600_000_000), Err(NoBucket));
+    assert_eq!(bucket(u32::MAX, u64::MAX), Err(NoBucket));
+}

@@ -1,0 +1,214 @@
+//! A coupon is held for one order, used by it once, and can be used again only when that order is over or paid back.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{Asset, AssetRefusal, Coupon, CouponStatus, OrderId};
+use proptest::prelude::*;
+
+use crate::common::{BUYER, SELLER, coupon, id, model_cases, money, one_of, placed_at};
+
+/// Before it expires, when it does, and afterwards.
+fn moments() -> [DateTime<Utc>; 3] {
+    let end = issued().expires_at;
+    [end - TimeDelta::nanoseconds(1), end, end + TimeDelta::days(1)]
+}
+
+fn issued() -> Coupon {
+    coupon("10.00", "50.00")
+}
+
+fn order() -> OrderId {
+    id(900_001)
+}
+
+fn locked() -> Coupon {
+    issued().lock(id(BUYER), order(), placed_at()).unwrap()
+}
+
+fn used() -> Coupon {
+    locked().commit(order(), placed_at()).unwrap()
+}
+
+fn not_available(status: CouponStatus) -> Result<Coupon, AssetRefusal> {
+    Err(AssetRefusal::CouponNotAvailable { status })
+}
+
+const NOT_LOCKED: AssetRefusal = AssetRefusal::NotLocked { asset: Asset::Coupon };
+
+#[test]
+fn a_step_changes_status_order_version_and_time_and_nothing_else() {
+    let now = moments()[0];
+    let moved = |before: &Coupon, status, order| Coupon {
+        status,
+        order,
+        version: before.version + 1,
+        update_time: now,
+        ..before.clone()
+    };
+    let (held, free) = (Some(order()), None);
+    let lock = issued().lock(id(BUYER), order(), now);
+    assert_eq!(lock, Ok(moved(&issued(), CouponStatus::Locked, held)));
+    assert_eq!(locked().commit(order(), now), Ok(moved(&locked(), CouponStatus::Used, held)));
+    assert_eq!(locked().release(order(), now), Ok(moved(&locked(), CouponStatus::Available, free)));
+    assert_eq!(used().give_back(order(), now), Ok(moved(&used(), CouponStatus::Available, free)));
+    let late = moments()[1];
+    let expired = Coupon { update_time: late, ..moved(&issued(), CouponStatus::Expired, free) };
+    assert_eq!(issued().expire(late), Some(expired));
+}
+
+#[test]
+fn a_coupon_expires_at_its_moment_and_can_be_used_until_then() {
+    let [before, end, after] = moments();
+    assert!(issued().lock(id(BUYER), order(), before).is_ok());
+    assert_eq!(issued().expire(before), None);
+    for late in [end, after] {
+        assert_eq!(issued().status_at(late), CouponStatus::Expired);
+        assert_eq!(issued().lock(id(BUYER), order(), late), not_available(CouponStatus::Expired));
+        let expired = issued().expire(late).unwrap();
+        assert_eq!(expired.expire(late), None, "once");
+        // What is written down stays, whatever a clock says later.
+        assert_eq!(expired.lock(id(BUYER), order(), before), not_available(CouponStatus::Expired));
+    }
+}
+
+#[test]
+fn a_coupon_that_is_held_or_used_does_not_expire() {
+    for late in moments() {
+        assert_eq!((locked().expire(late), used().expire(late)), (None, None));
+        assert_eq!(locked().commit(order(), late).unwrap().status, CouponStatus::Used);
+        // It comes back, and its time is over.
+        for back in [locked().release(order(), late).unwrap(), used().give_back(order(), late).unwrap()] {
+            assert_eq!(back.status, CouponStatus::Available);
+            assert_eq!(back.lock(id(BUYER), order(), moments()[1]), not_available(CouponStatus::Expired));
+        }
+    }
+}
+
+#[test]
+fn a_coupon_is_held_for_one_order_at_a_time() {
+    let now = moments()[0];
+    for other in [order(), id(900_002)] {
+        assert_eq!(locked().lock(id(BUYER), other, now), not_available(CouponStatus::Locked));
+        assert_eq!(used().lock(id(BUYER), other, now), not_available(CouponStatus::Used));
+    }
+}
+
+#[test]
+fn another_users_coupon_is_told_so_whatever_its_status() {
+    for theirs in [issued(), locked(), used()] {
+        for now in moments() {
+            assert_eq!(theirs.lock(id(SELLER), order(), now), Err(AssetRefusal::NotYourCoupon));
+        }
+    }
+}
+
+#[test]
+fn only_the_order_that_holds_or_used_a_coupon_ends_that() {
+    let now = moments()[0];
+    let other = id(900_002);
+    assert_eq!(locked().commit(other, now), Err(NOT_LOCKED));
+    assert_eq!(locked().release(other, now), Err(NOT_LOCKED));
+    assert_eq!(used().give_back(other, now), Err(NOT_LOCKED));
+    assert_eq!(NOT_LOCKED.to_string(), "there is no lock on the coupon of this order");
+}
+
+#[test]
+fn a_coupon_takes_off_at_most_the_price_and_nothing_below_its_minimum() {
+    let on = |price| issued().discount_on(money(price));
+    assert_eq!(on("50.00"), Ok(money("10.00")));
+    let below = AssetRefusal::BelowMinimumSpend { min_spend: money("50.00"), price: money("49.99") };
+    assert_eq!(on("49.99"), Err(below));
+    assert_eq!(coupon("10.00", "0").discount_on(money("9.99")), Ok(money("9.99")));
+    assert_eq!(coupon("10.00", "0").discount_on(money("0")), Ok(money("0")));
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Lock,
+    Commit,
+    Release,
+    GiveBack,
+    Expire,
+}
+
+const STEPS: [Step; 5] = [Step::Lock, Step::Commit, Step::Release, Step::GiveBack, Step::Expire];
+
+/// A coupon as plain facts.
+struct Model {
+    status: &'static str,
+    order: Option<i64>,
+    version: i64,
+}
+
+impl Model {
+    /// The new status and order, or why not; an expiry that is not due changes nothing.
+    fn step(&mut self, step: Step, is_owner: bool, order: i64, over: bool) -> Result<bool, String> {
+        let mine = self.order == Some(order);
+        let shown = if self.status == "AVAILABLE" && over { "EXPIRED" } else { self.status };
+        let (status, order) = match step {
+            Step::Lock if !is_owner => return Err("not yours".into()),
+            Step::Lock if shown == "AVAILABLE" => ("LOCKED", Some(order)),
+            Step::Lock => return Err(format!("is {shown}")),
+            Step::Commit if self.status == "LOCKED" && mine => ("USED", Some(order)),
+            Step::Release if self.status == "LOCKED" && mine => ("AVAILABLE", None),
+            Step::GiveBack if self.status == "USED" && mine => ("AVAILABLE", None),
+            Step::Commit | Step::Release | Step::GiveBack => return Err("not locked".into()),
+            Step::Expire if self.status == "AVAILABLE" && over => ("EXPIRED", None),
+            Step::Expire => return Ok(false),
+        };
+        *self = Model { status, order, version: self.version + 1 };
+        Ok(true)
+    }
+}
+
+fn word(refusal: &AssetRefusal) -> String {
+    if let AssetRefusal::CouponNotAvailable { status } = refusal {
+        return format!("is {status}");
+    }
+    let words = [(AssetRefusal::NotYourCoupon, "not yours"), (NOT_LOCKED, "not locked")];
+    words.iter().find(|(known, _)| known == refusal).expect("a refusal of coupons").1.into()
+}
+
+proptest! {
+    #![proptest_config(model_cases())]
+
+    #[test]
+    fn a_coupon_does_what_the_plain_facts_do(
+        steps in prop::collection::vec(
+            (one_of(&STEPS), prop::bool::weighted(0.8), 1..3i64, prop_oneof![4 => -20..0i64, 1 => 0..20i64]),
+            0..30,
+        ),
+    ) {
+        let mut coupon = issued();
+        let mut model = Model { status: "AVAILABLE", order: None, version: 1 };
+        for (step, is_owner, order, seconds) in steps {
+            // Clocks of several processes: time may go back.
+            let now = issued().expires_at + TimeDelta::seconds(seconds);
+            let user = if is_owner { BUYER } else { SELLER };
+            let after = match step {
+                Step::Lock => coupon.lock(id(user), id(order), now).map(Some),
+                Step::Commit => coupon.commit(id(order), now).map(Some),
+                Step::Release => coupon.release(id(order), now).map(Some),
+                Step::GiveBack => coupon.give_back(id(order), now).map(Some),
+                Step::Expire => Ok(coupon.expire(now)),
+            };
+            let expected = model.step(step, is_owner, order, seconds >= 0);
+            let after = after.map_err(|refusal| word(&refusal));
+            prop_assert_eq!(after.as_ref().map(Option::is_some), expected.as_ref().copied(), "{:?}", step);
+            if let Ok(Some(after)) = after {
+                prop_assert_eq!(after.update_time, now);
+                coupon = after;
+            }
+            prop_assert_eq!(coupon.status.as_str(), model.status);
+            prop_assert_eq!(coupon.order.map(OrderId::get), model.order);
+            prop_assert_eq!(coupon.version, model.version);
+            let unchanged = Coupon {
+                status: coupon.status,
+                order: coupon.order,
+                version: coupon.version,
+                update_time: coupon.update_time,
+                ..issued()
+            };
+            prop_assert_eq!(&coupon, &unchanged);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A buyer's score follows from the counts (spec §2 "Buyer credit").
+
+use handover_domain::{CancelReason, CreditCounts, CreditStep};
+use proptest::prelude::*;
+
+fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) -> CreditCounts {
+    CreditCounts { completed, cancelled_by_buyer, cancelled_by_timeout }
+}
+
+#[test]
+fn the_score_is_that_of_the_specification() {
+    let cases = [
+        (counts(0, 0, 0), 100),
+        (counts(1, 0, 0), 101),
+        (counts(0, 1, 0), 98),
+        (counts(0, 0, 1), 95),
+        (counts(19, 0, 0), 119),
+        (counts(20, 0, 0), 120),
+        (counts(21, 0, 0), 120),
+        (counts(0, 50, 0), 0),
+        (counts(0, 51, 0), 0),
+        (counts(0, 0, 20), 0),
+        (counts(1, 0, 20), 1),
+        // Kept within its limits as a total: what was earned above 120 still stands against what is lost.
+        (counts(30, 5, 0), 120),
+        (counts(u32::MAX, 0, 0), 120),
+        (counts(u32::MAX, u32::MAX, u32::MAX), 0),
+    ];
+    for (counts, score) in cases {
+        assert_eq!(counts.score(), score, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_cancellation_counts_only_if_the_buyer_caused_it() {
+    let counted: Vec<_> = CancelReason::ALL.iter().map(|it| CreditStep::of_cancellation(*it)).collect();
+    let names: Vec<_> = CancelReason::ALL.iter().map(|it| it.as_str()).collect();
+    assert_eq!(names, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
+    let expected = [Some(CreditStep::CancelledByBuyer), Some(CreditStep::CancelledByTimeout), None, None];
+    assert_eq!(counted, expected);
+}
+
+#[test]
+fn the_names_of_steps_are_frozen() {
+    let names: Vec<_> = CreditStep::ALL.iter().map(|step| step.as_str()).collect();
+    assert_eq!(names, ["COMPLETED", "CANCELLED_BY_BUYER", "CANCELLED_BY_TIMEOUT"]);
+    for step in CreditStep::ALL {
+        assert_eq!(step.as_str().parse(), Ok(*step));
+    }
+}
+
+#[test]
+fn a_count_that_is_full_stays_full() {
+    let full = counts(u32::MAX, 0, 0);
+    assert_eq!(full.and(CreditStep::Completed), full);
+}
+
+fn steps() -> impl Strategy<Value = Vec<CreditStep>> {
+    proptest::collection::vec(proptest::sample::select(CreditStep::ALL), 0..200)
+}
+
+proptest! {
+    #[test]
+    fn the_score_is_the_clamped_sum_in_whatever_order_the_steps_come(
+        (steps, shuffled) in steps().prop_flat_map(|steps| (Just(steps.clone()), Just(steps).prop_shuffle()))
+    ) {
+        let of = |steps: &[CreditStep]| steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
+        let sum: i64 = steps.iter().map(|step| match step {
+            CreditStep::Completed => 1,
+            CreditStep::CancelledByBuyer => -2,
+            CreditStep::CancelledByTimeout => -5,
+        }).sum();
+        prop_assert_eq!(i64::from(of(&steps).score()), (100 + sum).clamp(0, 120));
+        prop_assert_eq!(of(&steps), of(&shuffled));
+    }
+
+    #[test]
+    fn one_more_of_a_kind_never_moves_the_score_the_wrong_way(steps in steps()) {
+        let now = steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
+        prop_assert!(now.and(CreditStep::Completed).score() >= now.score());
+        prop_assert!(now.and(CreditStep::CancelledByBuyer).score() <= now.score());
+        prop_assert!(now.and(CreditStep::CancelledByTimeout).score() <= now.and(CreditStep::CancelledByBuyer).score());
+    }
+}

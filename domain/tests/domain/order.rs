@@ -1,0 +1,253 @@
+//! Who may move an order where, what each move changes and what it announces.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{
+    CancelCause, CancelReason, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, ProductStatus,
+    UserId,
+};
+use proptest::prelude::*;
+
+use crate::common::{
+    BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, order, place, placed_at, product, shipment,
+};
+
+/// Spec §2: state, action, who may, and where it leads. What is not listed is refused. An order is paid without its
+/// gateway where nothing is left to be paid in money; it is `refunding` while a refund is in `PROCESSING`.
+const LEGAL: [(&str, &str, &[&str], &str); 10] = [
+    ("pending", "pay", &["gateway", "system"], "paid"),
+    ("pending", "cancel for buyer", &["buyer"], "cancelled"),
+    ("pending", "cancel for timeout", &["system"], "cancelled"),
+    ("pending", "cancel for asset_lock_failed", &["system"], "cancelled"),
+    ("pending", "cancel for payment_failed", &["system"], "cancelled"),
+    ("paid", "ship", &["seller"], "shipped"),
+    ("paid", "refund begins", &["buyer", "operator"], "refunding"),
+    ("refunding", "refund fails", &["gateway", "system"], "paid"),
+    ("refunding", "refund succeeds", &["gateway", "system"], "refunded"),
+    ("shipped", "complete", &["buyer"], "completed"),
+];
+
+/// Every action; the timeout is one that the deadline allows.
+fn actions() -> [OrderAction; 10] {
+    [
+        OrderAction::Pay,
+        OrderAction::Ship(shipment()),
+        OrderAction::Complete,
+        OrderAction::Cancel(CancelCause::Buyer),
+        OrderAction::Cancel(CancelCause::Timeout { created_by: placed_at() }),
+        OrderAction::Cancel(CancelCause::AssetLockFailed),
+        OrderAction::Cancel(CancelCause::PaymentFailed),
+        OrderAction::BeginRefund { refund: id(500_001) },
+        OrderAction::AbandonRefund { refund: id(500_001) },
+        OrderAction::Refund { refund: id(500_001), amount: money("80.25") },
+    ]
+}
+
+/// An order in each status, and one that is being refunded.
+fn orders() -> impl Iterator<Item = Order> {
+    let refunding = Order { refund: Some(id(500_001)), ..order(OrderStatus::Paid) };
+    OrderStatus::ALL.iter().map(|status| order(*status)).chain([refunding])
+}
+
+/// The state in the table.
+fn state(order: &Order) -> &'static str {
+    if order.refund.is_some() { "refunding" } else { order.status.as_str() }
+}
+
+/// The name in the table. A new action does not compile until it has one.
+fn called(action: &OrderAction) -> &'static str {
+    match action {
+        OrderAction::Pay => "pay",
+        OrderAction::Ship(_) => "ship",
+        OrderAction::Complete => "complete",
+        OrderAction::Cancel(CancelCause::Buyer) => "cancel for buyer",
+        OrderAction::Cancel(CancelCause::Timeout { .. }) => "cancel for timeout",
+        OrderAction::Cancel(CancelCause::AssetLockFailed) => "cancel for asset_lock_failed",
+        OrderAction::Cancel(CancelCause::PaymentFailed) => "cancel for payment_failed",
+        OrderAction::BeginRefund { .. } => "refund begins",
+        OrderAction::AbandonRefund { .. } => "refund fails",
+        OrderAction::Refund { .. } => "refund succeeds",
+    }
+}
+
+fn triples() -> impl Iterator<Item = (Order, OrderAction, OrderActor)> {
+    orders().flat_map(|order| {
+        actions().into_iter().flat_map(move |action| {
+            let order = order.clone();
+            OrderActor::ALL.iter().map(move |actor| (order.clone(), action.clone(), *actor))
+        })
+    })
+}
+
+fn now() -> DateTime<Utc> {
+    at("2026-02-04T11:00:00.5Z")
+}
+
+#[test]
+fn every_state_action_and_actor_is_decided_as_the_table_says() {
+    let mut granted = 0;
+    for (order, action, actor) in triples() {
+        let (state_before, called) = (state(&order), called(&action));
+        let rows: Vec<_> = LEGAL.iter().filter(|row| row.1 == called).collect();
+        let may = rows.iter().any(|row| row.2.contains(&actor.as_str()));
+        let leads_to = rows.iter().find(|row| row.0 == state_before).map(|row| row.3);
+        let word = called.split(' ').next().unwrap();
+        let expected = match leads_to {
+            // Who may not do it is told so, and learns nothing about the status.
+            _ if !may => Err(OrderRefusal::NotAllowed { actor, action: word }),
+            Some(to) => Ok(to),
+            // What could be done if the refund were not there.
+            None if state_before == "refunding" && rows.iter().any(|row| row.0 == "paid") => {
+                Err(OrderRefusal::Refunding { action: word })
+            }
+            None => Err(OrderRefusal::WrongStatus { status: order.status, action: word }),
+        };
+        granted += usize::from(expected.is_ok());
+        let decided = order.apply(&action, actor, now()).map(|(after, _)| state(&after));
+        assert_eq!(decided, expected, "{actor}: {called}, of an order that is {state_before}");
+    }
+    assert_eq!(
+        granted,
+        LEGAL.iter().map(|row| row.2.len()).sum::<usize>(),
+        "the table has a row that nothing reaches"
+    );
+}
+
+#[test]
+fn completed_cancelled_and_refunded_are_the_end() {
+    let terminal = [OrderStatus::Completed, OrderStatus::Cancelled, OrderStatus::Refunded];
+    for status in OrderStatus::ALL {
+        assert_eq!(status.is_terminal(), terminal.contains(status), "{status}");
+    }
+    for (order, action, actor) in triples().filter(|(order, _, _)| terminal.contains(&order.status)) {
+        assert!(
+            order.apply(&action, actor, now()).is_err(),
+            "{actor}: {} after {}",
+            called(&action),
+            order.status
+        );
+    }
+}
+
+#[test]
+fn a_step_changes_status_version_and_time_and_what_it_is_for_and_nothing_else() {
+    for (before, action, actor) in triples() {
+        let Ok((after, _)) = before.apply(&action, actor, now()) else { continue };
+        let mut expected =
+            Order { status: after.status, version: before.version + 1, update_time: now(), ..before.clone() };
+        match called(&action) {
+            "pay" => expected.pay_time = Some(now()),
+            "ship" => expected.shipment = Some(shipment()),
+            "cancel for buyer" => expected.cancel_reason = Some(CancelReason::Buyer),
+            "cancel for timeout" => expected.cancel_reason = Some(CancelReason::Timeout),
+            "cancel for asset_lock_failed" => expected.cancel_reason = Some(CancelReason::AssetLockFailed),
+            "cancel for payment_failed" => expected.cancel_reason = Some(CancelReason::PaymentFailed),
+            "refund begins" => expected.refund = Some(id(500_001)),
+            "refund fails" | "refund succeeds" => expected.refund = None,
+            _ => {}
+        }
+        assert_eq!(after, expected, "{}", called(&action));
+    }
+}
+
+#[test]
+fn a_step_announces_one_event_that_tells_what_happened_and_a_refund_begun_or_failed_none() {
+    let told = |word: &str| match word {
+        "pay" => ("ORDER_PAID", r#""payTime":"2026-02-04T11:00:00.500Z","amount":80.25,"productId":70001"#),
+        "ship" => (
+            "ORDER_STATUS_CHANGED",
+            r#""oldStatus":"paid","newStatus":"shipped","changedAt":"2026-02-04T11:00:00.500Z""#,
+        ),
+        "complete" => (
+            "ORDER_STATUS_CHANGED",
+            r#""oldStatus":"shipped","newStatus":"completed","changedAt":"2026-02-04T11:00:00.500Z""#,
+        ),
+        "refund succeeds" => (
+            "ORDER_REFUNDED",
+            r#""refundId":500001,"amount":80.25,"refundedAt":"2026-02-04T11:00:00.500Z","productId":70001"#,
+        ),
+        _ => (
+            "ORDER_CANCELLED",
+            r#""reason":"REASON","cancelledAt":"2026-02-04T11:00:00.500Z","productId":70001"#,
+        ),
+    };
+    for (order, action, actor) in triples() {
+        let Ok((_, events)) = order.apply(&action, actor, now()) else { continue };
+        // The refund has events of its own.
+        if ["refund begins", "refund fails"].contains(&called(&action)) {
+            assert_eq!(events, [], "{}", called(&action));
+            continue;
+        }
+        let (name, own) = told(called(&action));
+        let own = own.replace("REASON", called(&action).trim_start_matches("cancel for "));
+        assert_eq!(events.len(), 1, "{}", called(&action));
+        assert_eq!(events[0].event_type().as_str(), name);
+        assert_eq!(events[0].aggregate_id(), 900_001);
+        assert_eq!(events[0].to_json(), format!("{{{FACTS},{own}}}"));
+    }
+}
+
+#[test]
+fn a_timeout_is_refused_before_the_deadline_and_granted_from_then_on() {
+    let pending = order(OrderStatus::Pending);
+    let close = |created_by| {
+        let cause = CancelCause::Timeout { created_by };
+        pending.apply(&OrderAction::Cancel(cause), OrderActor::System, now()).map(|(after, _)| after.status)
+    };
+    let tick = TimeDelta::nanoseconds(1);
+    assert_eq!(close(placed_at() - TimeDelta::minutes(15)), Err(OrderRefusal::NotOverdue));
+    assert_eq!(close(placed_at() - tick), Err(OrderRefusal::NotOverdue));
+    assert_eq!(close(placed_at()), Ok(OrderStatus::Cancelled));
+    assert_eq!(close(placed_at() + tick), Ok(OrderStatus::Cancelled));
+}
+
+#[test]
+fn a_timeout_finds_out_that_the_order_is_paid_before_it_looks_at_the_deadline() {
+    let early = OrderAction::Cancel(CancelCause::Timeout { created_by: placed_at() - TimeDelta::days(1) });
+    let refusal = order(OrderStatus::Paid).apply(&early, OrderActor::System, now()).unwrap_err();
+    assert_eq!(refusal, OrderRefusal::WrongStatus { status: OrderStatus::Paid, action: "cancel" });
+}
+
+#[test]
+fn a_refusal_names_who_asked_for_what() {
+    let refusal = order(OrderStatus::Paid).apply(&OrderAction::Pay, OrderActor::Operator, now()).unwrap_err();
+    assert_eq!(refusal.to_string(), "operator may not pay an order");
+    let refusal = order(OrderStatus::Paid).apply(&OrderAction::Pay, OrderActor::Gateway, now()).unwrap_err();
+    assert_eq!(refusal.to_string(), "cannot pay an order that is paid");
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_tried_the_order_moves_one_version_at_a_time_until_its_end(
+        tried in prop::collection::vec((0..10usize, one_of(OrderActor::ALL), 0..1000i64), 0..60),
+    ) {
+        let (mut order, _, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
+        let mut path = vec![order.status];
+        for (action, actor, seconds) in tried {
+            let now = order.update_time + TimeDelta::seconds(seconds);
+            if let Ok((after, events)) = order.apply(&actions()[action], actor, now) {
+                prop_assert!(!order.status.is_terminal());
+                prop_assert_eq!(after.version, order.version + 1);
+                prop_assert_eq!(events.len(), usize::from(after.status != order.status));
+                prop_assert_eq!(after.facts(), order.facts());
+                if after.status != order.status {
+                    path.push(after.status);
+                }
+                order = after;
+            }
+        }
+        let names: Vec<&str> = path.iter().map(|status| status.as_str()).collect();
+        let way = names.join(" ");
+        let ways = ["pending paid shipped completed", "pending cancelled", "pending paid refunded"];
+        prop_assert!(ways.iter().any(|whole| whole.starts_with(&way)), "{}", way);
+    }
+
+    #[test]
+    fn a_user_is_buyer_or_seller_or_a_stranger_to_an_order(user in ids::<UserId>()) {
+        let order = order(OrderStatus::Pending);
+        prop_assert_eq!(order.party(order.buyer), OrderActor::Buyer);
+        prop_assert_eq!(order.party(order.seller), OrderActor::Seller);
+        if ![BUYER, SELLER].contains(&user.get()) {
+            prop_assert_eq!(order.party(user), OrderActor::Stranger);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A refund is over the whole of its payment, settled once, and asked for again only while it has not reported.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{
+    Currency, OrderAction, OrderActor, OrderRefusal, OrderStatus, Refund, RefundCause, RefundRefusal,
+    RefundResult, RefundStatus,
+};
+
+use crate::common::{FACTS, at, id, money, order, payment, placed_at, shipment};
+
+const RESULTS: [RefundResult; 2] = [RefundResult::Success, RefundResult::Failed];
+
+fn now() -> DateTime<Utc> {
+    at("2026-02-04T11:00:00.5Z")
+}
+
+fn refund() -> Refund {
+    Refund::of(&payment(), id(500_001), RefundCause::Buyer, "too small".into(), placed_at())
+}
+
+fn ends_as(result: RefundResult) -> RefundStatus {
+    match result {
+        RefundResult::Success => RefundStatus::Success,
+        RefundResult::Failed => RefundStatus::Failed,
+    }
+}
+
+fn settled(result: RefundResult) -> Refund {
+    refund().settle(result, &order(OrderStatus::Paid), now()).unwrap().unwrap().0
+}
+
+#[test]
+fn a_refund_is_over_the_whole_of_its_payment_and_due_at_once() {
+    let expected = Refund {
+        id: id(500_001),
+        tenant: id(3),
+        order: id(900_001),
+        payment: id(600_001),
+        amount: money("80.25"),
+        currency: Currency::CNY,
+        cause: RefundCause::Buyer,
+        reason: "too small".into(),
+        status: RefundStatus::Processing,
+        attempts: 0,
+        next_attempt_time: Some(placed_at()),
+        last_error: None,
+        version: 1,
+        create_time: placed_at(),
+        update_time: placed_at(),
+    };
+    assert_eq!(refund(), expected);
+}
+
+#[test]
+fn the_first_report_settles_the_refund_and_changes_nothing_else() {
+    for result in RESULTS {
+        let (status, update_time) = (ends_as(result), now());
+        let expected = Refund { status, next_attempt_time: None, version: 2, update_time, ..refund() };
+        assert_eq!(settled(result), expected);
+    }
+}
+
+#[test]
+fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
+    let named = [(RefundResult::Success, "REFUND_SUCCEEDED"), (RefundResult::Failed, "REFUND_FAILED")];
+    for (result, name) in named {
+        let (_, event) = refund().settle(result, &order(OrderStatus::Paid), now()).unwrap().unwrap();
+        assert_eq!(event.event_type().as_str(), name);
+        assert_eq!(event.event_type().aggregate().as_str(), "Refund");
+        assert_eq!(event.aggregate_id(), 500_001);
+        let own =
+            r#""refundId":500001,"amount":80.25,"currency":"CNY","occurredTime":"2026-02-04T11:00:00.500Z""#;
+        assert_eq!(event.to_json(), format!("{{{FACTS},{own}}}"));
+    }
+}
+
+#[test]
+fn the_same_report_again_changes_nothing_and_the_other_is_refused() {
+    for result in RESULTS {
+        for status in OrderStatus::ALL {
+            for again in RESULTS {
+                let answer = settled(result).settle(again, &order(*status), now());
+                let refusal = RefundRefusal::AlreadySettled { status: ends_as(result) };
+                let expected = if again == result { Ok(None) } else { Err(refusal) };
+                assert_eq!(answer, expected, "{result:?}, then {again:?}");
+            }
+        }
+    }
+    let refusal =
+        settled(RefundResult::Failed).settle(RefundResult::Success, &order(OrderStatus::Paid), now());
+    assert_eq!(refusal.unwrap_err().to_string(), "the refund is already FAILED");
+}
+
+#[test]
+fn a_refund_is_asked_for_again_only_while_it_has_not_reported() {
+    let next = now() + TimeDelta::minutes(1);
+    let expected =
+        Refund { attempts: 1, next_attempt_time: Some(next), version: 2, update_time: now(), ..refund() };
+    assert_eq!(refund().asked(next, now()), expected);
+    for result in RESULTS {
+        let after = settled(result).asked(next, now());
+        assert_eq!((after.status, after.next_attempt_time), (ends_as(result), None));
+    }
+    let often = Refund { attempts: u32::MAX, ..refund() };
+    assert_eq!(often.asked(next, now()).attempts, u32::MAX);
+}
+
+#[test]
+fn while_its_refund_is_processed_an_order_is_neither_shipped_nor_refunded_again() {
+    let begin = |refund| OrderAction::BeginRefund { refund: id(refund) };
+    let paid = order(OrderStatus::Paid);
+    let (refunding, _) = paid.apply(&begin(500_001), OrderActor::Buyer, now()).unwrap();
+    let ship = OrderAction::Ship(shipment());
+    let refusal = refunding.apply(&ship, OrderActor::Seller, now()).unwrap_err();
+    assert_eq!(refusal, OrderRefusal::Refunding { action: "ship" });
+    assert_eq!(refusal.to_string(), "cannot ship an order while its refund is being processed");
+    for again in [500_001, 500_002] {
+        let refusal = refunding.apply(&begin(again), OrderActor::Operator, now());
+        assert_eq!(refusal, Err(OrderRefusal::Refunding { action: "refund" }));
+    }
+    // Once it has failed, either can be done.
+    let failed = OrderAction::AbandonRefund { refund: id(500_001) };
+    let (paid_again, _) = refunding.apply(&failed, OrderActor::Gateway, now()).unwrap();
+    assert!(paid_again.apply(&ship, OrderActor::Seller, now()).is_ok());
+    assert!(paid_again.apply(&begin(500_002), OrderActor::Operator, now()).is_ok());
+}
+
+#[test]
+fn an_order_is_refunded_by_the_refund_that_it_began_and_no_other() {
+    let begin = OrderAction::BeginRefund { refund: id(500_001) };
+    let paid = order(OrderStatus::Paid);
+    let (refunding, _) = paid.apply(&begin, OrderActor::Buyer, now()).unwrap();
+    for (order, other) in [(&refunding, 500_002), (&paid, 500_001)] {
+        let succeeded = OrderAction::Refund { refund: id(other), amount: money("80.25") };
+        for ended in [succeeded, OrderAction::AbandonRefund { refund: id(other) }] {
+            let refusal = order.apply(&ended, OrderActor::Gateway, now());
+            let status = OrderStatus::Paid;
+            assert_eq!(refusal, Err(OrderRefusal::WrongStatus { status, action: "refund" }));
+        }
+    }
+}

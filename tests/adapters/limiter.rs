@@ -1,0 +1,37 @@
+//! The rate limiter of one process. The contract suite has what every limiter must do; this is about its memory.
+
+use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use handover_limiter::{LocalLimiter, MOST_BUCKETS};
+
+fn key(client: usize) -> LimitKey {
+    let address = Ipv4Addr::from_bits(u32::try_from(client).unwrap());
+    LimitKey { route: Arc::from("GET /"), party: Party::at(address.into()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded_and_clients_without_room_share_one_bucket() {
+    let limiter = LocalLimiter::default();
+    let bucket = Bucket::new(NonZeroU32::new(2).unwrap(), 60_000_000).unwrap();
+    let take = async |client| limiter.take(&key(client), bucket).await;
+    let is_refused = |taken| matches!(taken, Taken::Refused { .. });
+    for client in 0..MOST_BUCKETS {
+        assert_eq!(take(client).await, Taken::Token { remaining: 1 });
+    }
+    let late = [MOST_BUCKETS, MOST_BUCKETS + 1, MOST_BUCKETS + 2];
+    assert_eq!(take(late[0]).await, Taken::Token { remaining: 1 });
+    assert_eq!(take(late[1]).await, Taken::Token { remaining: 0 });
+    for client in late {
+        assert!(is_refused(take(client).await));
+    }
+    assert_eq!(take(0).await, Taken::Token { remaining: 0 }, "it has its own");
+    // Buckets that are full again make room: clients that come now have buckets of their own.
+    tokio::time::advance(Duration::from_secs(121)).await;
+    for client in [0, late[0], late[1], late[2]] {
+        assert_eq!(take(client).await, Taken::Token { remaining: 1 });
+    }
+}

@@ -1,0 +1,14 @@
+//! The trickiest promises of the store and the broker in memory; the shared contract suite has the rest.
+
+mod broker;
+mod outbox;
+mod store;
+
+use handover_application::ports::Chance;
+use handover_memory::SeededChance;
+
+#[test]
+fn seeded_chance_gives_the_numbers_of_the_reference_implementation() {
+    let chance = SeededChance::new(1_234_567);
+    assert_eq!([chance.next(), chance.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+}

@@ -1,0 +1,183 @@
+//! The trickiest promises of the store; the shared contract suite has the rest.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use chrono::{DateTime, Utc};
+use handover_application::Wake;
+use handover_application::ports::{Changed, EventMetadata, IdKind, NewEvent, Store, StoreError};
+use handover_domain::{AggregateRef, Money, Product, ProductAction, ProductId, ProductStatus, TenantId};
+use handover_memory::{MemoryStore, VirtualClock};
+
+pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;
+
+pub(crate) fn store() -> MemoryStore {
+    MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
+}
+
+fn product(id: i64) -> Product {
+    Product {
+        id: ProductId::try_from(id).unwrap(),
+        tenant: TenantId::DEFAULT,
+        seller: 7.try_into().unwrap(),
+        title: "lamp".to_owned().try_into().unwrap(),
+        price: Money::from_minor(100).unwrap(),
+        status: ProductStatus::OnSale,
+        version: 1,
+        create_time: START,
+        update_time: START,
+    }
+}
+
+pub(crate) fn event(id: &str, order: i64, seq: i64) -> NewEvent {
+    NewEvent {
+        event_id: id.parse().unwrap(),
+        event_type: "ORDER_PAID".to_owned(),
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".to_owned(), id: order },
+        aggregate_seq: seq,
+        payload: "{}".to_owned(),
+        metadata: EventMetadata::default(),
+        occurred_at: START,
+        max_retry_count: 3,
+    }
+}
+
+async fn with_product(store: &MemoryStore, id: i64) -> Product {
+    let mut unit = store.begin().await.unwrap();
+    unit.insert_product(&product(id)).await.unwrap();
+    unit.commit().await.unwrap();
+    product(id)
+}
+
+async fn version(store: &MemoryStore, id: i64) -> Option<i64> {
+    let mut view = store.view().await.unwrap();
+    view.product_by_id(TenantId::DEFAULT, product(id).id).await.unwrap().map(|product| product.version)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conditional_write_waits_for_the_row_and_judges_what_was_committed_meanwhile() {
+    let store = store();
+    let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
+    let mut first = store.begin().await.unwrap();
+    let mut second = store.begin().await.unwrap();
+    assert_eq!(first.advance_product(&sold).await.unwrap(), Changed::One);
+    let (_, changed) = tokio::join!(first.commit(), second.advance_product(&sold));
+    assert_eq!(changed.unwrap(), Changed::None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_is_dropped_lets_its_waiters_on() {
+    let store = store();
+    let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
+    let mut first = store.begin().await.unwrap();
+    let mut second = store.begin().await.unwrap();
+    assert_eq!(first.advance_product(&sold).await.unwrap(), Changed::One);
+    let drops = async {
+        tokio::task::yield_now().await;
+        drop(first);
+    };
+    let (changed, ()) = tokio::join!(second.advance_product(&sold), drops);
+    assert_eq!(changed.unwrap(), Changed::One);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_not_freed_in_time_is_transient_and_fails_the_unit() {
+    let store = store();
+    let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
+    let mut first = store.begin().await.unwrap();
+    let mut second = store.begin().await.unwrap();
+    assert_eq!(first.advance_product(&sold).await.unwrap(), Changed::One);
+    second.insert_product(&product(2)).await.unwrap();
+    assert!(matches!(second.advance_product(&sold).await, Err(StoreError::Transient(_))));
+    assert!(second.commit().await.is_err());
+    assert_eq!(version(&store, 2).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadlock_is_transient_for_the_one_that_closes_the_circle() {
+    let store = store();
+    let one = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
+    let two = with_product(&store, 2).await.apply(ProductAction::Occupy, START).unwrap();
+    let mut first = store.begin().await.unwrap();
+    let mut second = store.begin().await.unwrap();
+    assert_eq!(first.advance_product(&one).await.unwrap(), Changed::One);
+    assert_eq!(second.advance_product(&two).await.unwrap(), Changed::One);
+    let closes = async {
+        let error = second.advance_product(&one).await;
+        drop(second);
+        error
+    };
+    let (waited, closed) = tokio::join!(biased; first.advance_product(&two), closes);
+    assert_eq!(waited.unwrap(), Changed::One);
+    assert!(matches!(closed, Err(StoreError::Transient(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_key_is_a_conflict_only_once_the_other_has_committed() {
+    for commits in [true, false] {
+        let store = store();
+        let mut first = store.begin().await.unwrap();
+        let mut second = store.begin().await.unwrap();
+        first.insert_product(&product(1)).await.unwrap();
+        second.insert_product(&product(2)).await.unwrap();
+        let ends = async { if commits { first.commit().await.unwrap() } else { drop(first) } };
+        let taken = product(1);
+        let ((), inserted) = tokio::join!(ends, second.insert_product(&taken));
+        assert_eq!(matches!(inserted, Err(StoreError::Conflict { .. })), commits);
+        assert_eq!(second.commit().await.is_err(), commits);
+        assert_eq!(version(&store, 2).await.is_none(), commits);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_committed_is_seen_by_its_own_unit_alone() {
+    let store = store();
+    let mut unit = store.begin().await.unwrap();
+    unit.insert_product(&product(1)).await.unwrap();
+    let own = unit.products_page(TenantId::DEFAULT, None, None, 9).await.unwrap();
+    assert_eq!((own.len(), version(&store, 1).await), (1, None));
+    unit.commit().await.unwrap();
+    assert_eq!(version(&store, 1).await, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_dropped_after_its_effect_has_committed_and_one_dropped_before_has_not() {
+    for (polls, committed) in [(1, None), (2, Some(1))] {
+        let store = store();
+        let mut unit = store.begin().await.unwrap();
+        unit.insert_product(&product(1)).await.unwrap();
+        let mut commit = unit.commit();
+        for _ in 0..polls {
+            assert!(commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        drop(commit);
+        assert_eq!(version(&store, 1).await, committed);
+        // And its locks are free.
+        let mut next = store.begin().await.unwrap();
+        assert_eq!(next.insert_product(&product(1)).await.is_err(), committed.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_of_ids_that_was_rolled_back_is_handed_out_again_and_a_committed_one_never() {
+    let store = store();
+    let mut unit = store.begin().await.unwrap();
+    assert_eq!(unit.take_id_block(IdKind::Order, 100).await.unwrap(), 1);
+    drop(unit);
+    for first in [1, 101] {
+        let mut unit = store.begin().await.unwrap();
+        assert_eq!(unit.take_id_block(IdKind::Order, 100).await.unwrap(), first);
+        unit.commit().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_rings_the_bell_of_its_own_process() {
+    let (ours, theirs) = (Wake::default(), Wake::default());
+    let store = store().for_process(ours.clone());
+    let _other = store.for_process(theirs);
+    let mut unit = store.begin().await.unwrap();
+    unit.append(&[event("a", 1, 1)]).await.unwrap();
+    unit.commit().await.unwrap();
+    assert_eq!(ours.rung().await.iter().count(), 1);
+}

@@ -1,0 +1,170 @@
+//! Lines that end a hop, at a collector.
+
+use handover_otlp::{Exporter, Unusable};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::PATIENCE;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const SPAN: &str = "00f067aa0ba902b7";
+
+/// One export as it came: the head of the request, and the spans with the name of their service.
+async fn taken(listener: &TcpListener, status: &str) -> (String, Vec<(String, Span)>) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    let (head, body) = loop {
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "the exporter hangs up");
+        bytes.extend_from_slice(&buffer[..read]);
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        let length: usize = length.parse().unwrap();
+        if bytes.len() >= end + 4 + length {
+            break (head, bytes[end + 4..end + 4 + length].to_vec());
+        }
+    };
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
+    let mut spans = Vec::new();
+    for resource in request.resource_spans {
+        let service = text(&resource.resource.unwrap().attributes, "service.name").unwrap();
+        for scope in resource.scope_spans {
+            spans.extend(scope.spans.into_iter().map(|span| (service.clone(), span)));
+        }
+    }
+    (head, spans)
+}
+
+fn text(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], name: &str) -> Option<String> {
+    let found = attributes.iter().find(|it| it.key == name)?;
+    let value = found.value.as_ref()?.value.as_ref()?;
+    if let Value::IntValue(number) = value {
+        return Some(number.to_string());
+    }
+    let Value::StringValue(text) = value else { panic!("{value:?}") };
+    Some(text.clone())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn exporter() -> (TcpListener, Exporter) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/", listener.local_addr().unwrap());
+    let exporter = Exporter::start(&endpoint, Handle::current()).unwrap();
+    (listener, exporter)
+}
+
+fn stopped(exporter: Exporter) -> tokio::task::JoinHandle<()> {
+    tokio::task::spawn_blocking(move || exporter.stop())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_hop_is_a_span_of_its_trace_below_its_request() {
+    let (listener, exporter) = exporter().await;
+    let log = tracing_subscriber::registry().with(exporter.layer());
+    let own = format!("00-{TRACE}-{SPAN}-01");
+    tracing::subscriber::with_default(log, || {
+        let request = tracing::info_span!("request", traceId = "order-7", method = "POST", route = "/orders");
+        request.in_scope(|| {
+            tracing::info!("a line that ends nothing");
+            let parent = "b7ad6b7169203331";
+            tracing::info!(
+                hop = "request",
+                status = 503,
+                durationMs = 250,
+                traceparent = own,
+                parent,
+                "answered"
+            );
+        });
+        tracing::info!(
+            hop = "publish",
+            eventId = "e-1",
+            eventType = "ORDER_CREATED",
+            durationMs = 7,
+            traceparent = own
+        );
+        tracing::info!(
+            hop = "consume",
+            eventId = "e-1",
+            eventType = "ORDER_CREATED",
+            consumer = "inventory",
+            queue = "q",
+            durationMs = 3,
+            traceparent = own,
+            traceId = "order-7"
+        );
+        // Not sampled, no trace at all, none that can be read.
+        let unsampled = format!("00-{TRACE}-{SPAN}-00");
+        tracing::info!(hop = "publish", traceparent = unsampled);
+        tracing::info!(hop = "publish", traceparent = None::<&str>);
+        tracing::info!(hop = "publish", traceparent = "00-zz-zz-01");
+    });
+    let end = stopped(exporter);
+    let (head, spans) = taken(&listener, "200 OK").await;
+    end.await.unwrap();
+    assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
+    assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+    let told: Vec<(&str, &str, i32, String)> = spans
+        .iter()
+        .map(|(service, span)| (service.as_str(), span.name.as_str(), span.kind, hex(&span.parent_span_id)))
+        .collect();
+    // The kinds of the protocol: server 2, producer 4, consumer 5.
+    assert_eq!(
+        told,
+        [
+            ("handover", "POST /orders", 2, "b7ad6b7169203331".to_owned()),
+            ("handover", "publish ORDER_CREATED", 4, SPAN.to_owned()),
+            ("handover", "inventory ORDER_CREATED", 5, SPAN.to_owned()),
+        ]
+    );
+    assert!(spans.iter().all(|(_, span)| hex(&span.trace_id) == TRACE));
+    let [request, publish, consume] = [0, 1, 2].map(|n: usize| &spans[n].1);
+    assert_eq!(hex(&request.span_id), SPAN, "what it causes names it as its parent");
+    assert_ne!(publish.span_id, consume.span_id);
+    assert_eq!(request.end_time_unix_nano - request.start_time_unix_nano, 250_000_000);
+    assert_eq!(request.status.as_ref().unwrap().code, 2, "an error");
+    assert_eq!(text(&request.attributes, "http.response.status_code").as_deref(), Some("503"));
+    assert_eq!(text(&request.attributes, "handover.traceId").as_deref(), Some("order-7"));
+    assert_eq!(text(&consume.attributes, "messaging.message.id").as_deref(), Some("e-1"));
+    assert_eq!(text(&consume.attributes, "handover.consumer").as_deref(), Some("inventory"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_collector_that_does_not_answer() {
+    let (listener, exporter) = exporter().await;
+    let log = tracing_subscriber::registry().with(exporter.layer());
+    // The queue holds 2,048 spans and an export has 512: who waited for each export, which is given up after 5 s, would
+    // be done after 100 s.
+    let logging = tokio::task::spawn_blocking(|| {
+        tracing::subscriber::with_default(log, || {
+            for n in 0..10_240 {
+                let traceparent = format!("00-{TRACE}-{:016x}-01", n + 1);
+                tracing::info!(hop = "publish", eventType = "ORDER_CREATED", traceparent);
+            }
+        });
+    });
+    timeout(PATIENCE, logging).await.expect("a line of the log waits for the collector").unwrap();
+    timeout(PATIENCE, stopped(exporter)).await.expect("the end waits for the collector").unwrap();
+    drop(listener);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_none_is_refused_by_name() {
+    for bad in ["", "collector:4318", "https://collector", "http://", "http://user@host"] {
+        let Err(error) = Exporter::start(bad, Handle::current()) else { panic!("{bad}") };
+        assert!(matches!(&error, Unusable::Endpoint(text) if text == bad), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Redis: what is asked of it under which name, which answers are believed, and its settings. A server of this test's own
+//! answers as it is told; the contract suite and `limits` use a real one.
+
+mod server;
+mod settings;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta};
+use handover_application::Tasks;
+use handover_application::ports::{
+    Bucket, IdempotencyStore, KeptRequest, LimitKey, Party, RateLimiter, RequestScope, RequestState, Taken,
+};
+use handover_redis::{Link, RedisKeys, RedisLimiter, RedisSettings, Use};
+
+use crate::{PATIENCE, eventually};
+use server::Server;
+
+/// Lets everybody in, in its own way.
+struct Own;
+
+const OWN: Taken = Taken::Token { remaining: 77 };
+
+#[async_trait]
+impl RateLimiter for Own {
+    async fn take(&self, _: &LimitKey, _: Bucket) -> Taken {
+        OWN
+    }
+}
+
+/// A connection for this use, once it is there.
+async fn link(server: &Server, what: Use, tasks: &Tasks) -> Arc<Link> {
+    let mut settings = RedisSettings::parse(&server.url()).unwrap();
+    settings.timeout = PATIENCE;
+    settings.longest_pause = Duration::from_millis(1);
+    let link = Link::keep(settings, vec![what], tasks);
+    eventually(async || link.is_there()).await;
+    link
+}
+
+#[tokio::test]
+async fn only_what_the_script_can_say_is_believed() {
+    let (server, tasks) = (Server::start().await, Tasks::default());
+    let link = link(&server, Use::Limits, &tasks).await;
+    let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(Own));
+    let bucket = Bucket::new(NonZeroU32::new(3).unwrap(), 1000).unwrap();
+    let key = LimitKey { route: Arc::from("GET /"), party: Party::Unknown };
+    let wait = Duration::from_millis(1);
+    for (answer, taken) in [
+        ((1, 2), Some(Taken::Token { remaining: 2 })),
+        ((1, 0), Some(Taken::Token { remaining: 0 })),
+        ((0, 1000), Some(Taken::Refused { retry_after: wait })),
+        ((1, 3), None),
+        ((1, -1), None),
+        ((0, 0), None),
+        ((0, 1001), None),
+        ((0, -5), None),
+        ((2, 1), None),
+        ((-1, 1), None),
+    ] {
+        eventually(async || limiter.is_shared()).await;
+        server.answer_takes_with(answer);
+        assert_eq!(limiter.take(&key, bucket).await, taken.unwrap_or(OWN), "{answer:?}");
+        let connections = server.connections();
+        if taken.is_none() {
+            // The connection is replaced.
+            eventually(async || server.connections() > connections).await;
+        }
+    }
+    assert_eq!(server.connections(), 8);
+    tasks.stop().await;
+}
+
+fn request(scope: RequestScope) -> KeptRequest {
+    let now = DateTime::UNIX_EPOCH;
+    KeptRequest {
+        scope,
+        body_hash: "ab".repeat(32),
+        token: "token".to_owned(),
+        state: RequestState::Processing { until: now + TimeDelta::seconds(40) },
+        trace_id: "trace".to_owned(),
+        create_time: now,
+        expire_time: now + TimeDelta::days(1),
+    }
+}
+
+#[tokio::test]
+async fn no_two_requests_have_one_name() {
+    let (server, tasks) = (Server::start().await, Tasks::default());
+    let keys = RedisKeys::new(link(&server, Use::Keys, &tasks).await);
+    let name = async |tenant: i64, user: i64, route: &str, key: &str| {
+        let scope = RequestScope {
+            tenant: tenant.try_into().unwrap(),
+            user: user.try_into().unwrap(),
+            route: route.to_owned(),
+            key: key.to_owned(),
+        };
+        assert_eq!(keys.claim(&request(scope)).await.unwrap(), None);
+        server.last_key()
+    };
+    assert_eq!(name(1, 9, "POST /a", "k").await, "idempotent:1:9:7:POST /a:k");
+    let names = [
+        name(1, 11, "POST /a", "k").await,
+        name(11, 1, "POST /a", "k").await,
+        name(1, 1, "POST /a:b", "c").await,
+        name(1, 1, "POST /a", "b:c").await,
+        name(1, 1, "POST /a:", "b:c").await,
+        name(1, 1, "POST /a:b:c", "").await,
+    ];
+    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
+    tasks.stop().await;
+}

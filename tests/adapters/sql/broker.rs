@@ -1,0 +1,172 @@
+//! What is specific to the database broker; what every broker must do is in the shared suite.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::Wake;
+use handover_application::ports::{
+    Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
+};
+use handover_application::topology::{DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, Topology};
+use handover_sql::{DatabaseBroker, SqlStore};
+use tokio::sync::Notify;
+
+use super::{Fixture, fixture};
+use crate::PATIENCE;
+
+const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
+
+async fn broker(fixture: &Fixture) -> DatabaseBroker {
+    let broker = DatabaseBroker::new(&fixture.store);
+    broker.declare(&Topology::standard(Duration::from_millis(300))).await.unwrap();
+    broker
+}
+
+fn outgoing(id: &str, key: &str) -> Outgoing {
+    Outgoing::new(id.parse().unwrap(), key.into(), message(id))
+}
+
+fn message(id: &str) -> Message {
+    Message { message_id: Some(id.into()), body: "{}".into(), ..Message::default() }
+}
+
+async fn next(subscription: &dyn Subscription) -> Vec<Delivery> {
+    tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().unwrap()
+}
+
+fn ids(deliveries: &[Delivery]) -> Vec<&str> {
+    deliveries.iter().filter_map(|delivery| delivery.message.message_id.as_deref()).collect()
+}
+
+#[tokio::test]
+async fn messages_go_round_publish_claim_ack_return_and_die() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let window =
+        vec![outgoing("a", "order.created"), outgoing("b", "nowhere"), outgoing("c", "order.created")];
+    let outcomes = broker.publish(window).await.unwrap();
+    assert!(matches!(outcomes[0], PublishOutcome::Confirmed(_)));
+    assert!(matches!(outcomes[1], PublishOutcome::Returned { .. }));
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let deliveries = next(subscription.as_ref()).await;
+    assert_eq!(ids(&deliveries), ["a", "c"]);
+    subscription.nack(&[deliveries[0].tag], Requeue::Yes).await.unwrap();
+    subscription.nack(&[deliveries[1].tag], Requeue::No).await.unwrap();
+    let again = next(subscription.as_ref()).await;
+    assert_eq!((ids(&again), again[0].redelivered), (vec!["a"], true));
+    subscription.ack(&[again[0].tag]).await.unwrap();
+    let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
+    let died = next(dead.as_ref()).await;
+    assert_eq!((ids(&died), died[0].died_in.as_deref()), (vec!["c"], Some(INVENTORY_QUEUE)));
+    drop(dead);
+    let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
+    assert!(next(dead.as_ref()).await[0].redelivered);
+    let depths = broker.queues().await.unwrap();
+    let depth = depths.iter().find(|depth| depth.name == DEAD_LETTER_QUEUE).unwrap();
+    assert_eq!((depth.ready, depth.unacked, depth.consumers), (0, 1, 1));
+}
+
+/// A clock on which nobody who sleeps wakes; it tells when somebody goes to sleep.
+#[derive(Default)]
+struct Endless(Notify);
+
+#[async_trait]
+impl Clock for Endless {
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
+
+    async fn sleep(&self, _duration: Duration) {
+        self.0.notify_one();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_that_waits_is_woken_by_the_publish_itself() {
+    let fixture = fixture().await;
+    let clock = Arc::new(Endless::default());
+    let store = SqlStore::open_sqlite(&fixture.options(), clock.clone(), Wake::default()).await.unwrap();
+    let broker = DatabaseBroker::new(&store);
+    broker.declare(&Topology::standard(Duration::from_millis(300))).await.unwrap();
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let addressed =
+        Outgoing::to_queue("addressed".parse().unwrap(), INVENTORY_QUEUE.into(), message("addressed"));
+    for message in [outgoing("routed", "order.created"), addressed] {
+        let id = message.event_id().to_string();
+        let publish = async {
+            clock.0.notified().await;
+            broker.publish(vec![message]).await.unwrap();
+        };
+        let (deliveries, ()) = futures_util::join!(next(subscription.as_ref()), publish);
+        assert_eq!(ids(&deliveries), [id]);
+        subscription.ack(&[deliveries[0].tag]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_expired_message_is_moved_by_whoever_waits() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let subscription = broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap();
+    let publish =
+        async { broker.publish(vec![outgoing("late", "order.timeout.delay.300ms")]).await.unwrap() };
+    let (deliveries, _) = tokio::join!(next(subscription.as_ref()), publish);
+    assert_eq!(ids(&deliveries), ["late"]);
+}
+
+#[tokio::test]
+async fn the_deliveries_of_a_dead_process_come_back_when_its_heartbeat_has_run_out() {
+    let fixture = fixture().await;
+    let dead = broker(&fixture).await;
+    dead.publish(vec![outgoing("a", "order.created")]).await.unwrap();
+    let forgotten = dead.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(next(forgotten.as_ref()).await.len(), 1);
+    fixture.store.move_database_clock(chrono::Duration::seconds(16));
+    let alive = DatabaseBroker::new(&fixture.store);
+    let subscription = alive.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let deliveries = next(subscription.as_ref()).await;
+    assert!(deliveries[0].redelivered);
+    // The other one was not dead after all: what it acks is not its own any more.
+    let acked = forgotten.ack(&[deliveries[0].tag]).await;
+    assert!(matches!(acked, Err(BrokerError::Closed { .. })), "{acked:?}");
+    assert!(matches!(forgotten.next().await, Err(BrokerError::Closed { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_next_loses_nothing() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    for round in 0..100u64 {
+        let id = format!("e{round}");
+        broker.publish(vec![outgoing(&id, "order.created")]).await.unwrap();
+        let dropped = tokio::time::timeout(Duration::from_micros(round * 10), subscription.next()).await;
+        let deliveries = match dropped {
+            Ok(deliveries) => deliveries.unwrap(),
+            Err(_) => next(subscription.as_ref()).await,
+        };
+        assert_eq!(ids(&deliveries), [id.as_str()]);
+        subscription.ack(&[deliveries[0].tag]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_queue_with_other_arguments_is_refused_with_both_values() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let mut topology = Topology::standard(Duration::from_millis(300));
+    for queue in &mut topology.queues {
+        queue.ttl = queue.ttl.map(|_| Duration::from_millis(400));
+    }
+    let Err(BrokerError::Refused { what }) = broker.declare(&topology).await else { panic!("declared") };
+    assert!(
+        what.contains("order.timeout.delay.queue.300ms")
+            && what.contains("300 ms")
+            && what.contains("400 ms"),
+        "{what}"
+    );
+}

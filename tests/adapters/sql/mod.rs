@@ -1,0 +1,67 @@
+//! What is specific to SQLite: a store on a file of its own, and values to fill it with.
+
+mod broker;
+mod migrations;
+mod speed;
+mod store;
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use handover_application::Wake;
+use handover_application::ports::{EventMetadata, NewEvent, Store, StoreError};
+use handover_domain::{AggregateRef, EventId, TenantId};
+use handover_sql::{SqlStore, SqliteOptions};
+use handover_system::SystemClock;
+
+struct Fixture {
+    store: SqlStore,
+    wake: Wake,
+    directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn options(&self) -> SqliteOptions {
+        SqliteOptions::file(self.directory.path().join("test.db"))
+    }
+
+    /// A connection behind the store's back.
+    async fn outside(&self) -> sqlx::SqliteConnection {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.options().path());
+        <sqlx::SqliteConnection as sqlx::Connection>::connect_with(&options).await.unwrap()
+    }
+}
+
+async fn fixture() -> Fixture {
+    let fixture = unmigrated().await;
+    fixture.store.migrate().await.unwrap();
+    fixture
+}
+
+/// A store on a database without any table.
+async fn unmigrated() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let wake = Wake::default();
+    let options = SqliteOptions::file(directory.path().join("test.db"));
+    let store = SqlStore::open_sqlite(&options, Arc::new(SystemClock), wake.clone()).await.unwrap();
+    Fixture { store, wake, directory }
+}
+
+fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
+    NewEvent {
+        event_id: id.parse::<EventId>().unwrap(),
+        event_type: "ORDER_CREATED".into(),
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Order".into(), id: aggregate },
+        aggregate_seq: seq,
+        payload: format!("{{\"orderId\":{aggregate},\"padding\":\"{}\"}}", "x".repeat(200)),
+        metadata: EventMetadata { trace_id: Some("trace".into()), ..EventMetadata::default() },
+        occurred_at: Utc::now(),
+        max_retry_count: 3,
+    }
+}
+
+async fn append(store: &SqlStore, events: &[NewEvent]) -> Result<(), StoreError> {
+    let mut unit = store.begin().await?;
+    unit.append(events).await?;
+    unit.commit().await
+}

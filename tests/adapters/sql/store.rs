@@ -1,0 +1,199 @@
+//! What is specific to the store on SQLite; what every store must do is in the shared suite.
+
+use std::time::Duration;
+
+use chrono::{TimeDelta, Utc};
+use handover_application::ports::{Changed, OnFailed, OutboxFilter, Store, StoreError};
+use handover_domain::{Partition, PartitionSet, TenantId};
+use sqlx::Executor;
+
+use super::{append, event, fixture};
+use crate::PATIENCE;
+
+const BY_HAND: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
+    retry_count, next_retry_time, create_time, update_time) VALUES ('by-hand', 'ORDER_CREATED', 'Order', 900001, '{}', \
+    'NEW', 0, NULL, '2026-02-04 10:30:00', '2026-02-04 10:30:00')";
+
+#[tokio::test]
+async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due() {
+    let fixture = fixture().await;
+    fixture.outside().await.execute(BY_HAND).await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.len(), 1);
+    assert_eq!(due[0].create_time.to_rfc3339(), "2026-02-04T10:30:00+00:00");
+    assert_eq!(
+        (due[0].aggregate.tenant, due[0].aggregate_seq, due[0].trace_id()),
+        (TenantId::DEFAULT, 0, "by-hand")
+    );
+}
+
+#[tokio::test]
+async fn a_time_written_by_hand_compares_with_ours() {
+    let fixture = fixture().await;
+    let mut outside = fixture.outside().await;
+    outside.execute(BY_HAND).await.unwrap();
+    let later = "UPDATE outbox_events SET status = 'RETRY', next_retry_time = datetime('now', '+1 hours')";
+    let before = Utc::now();
+    outside.execute(later).await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let now = Utc::now();
+    assert!(view.outbox_due(PartitionSet::ALL, now, OnFailed::Continue, 10).await.unwrap().is_empty());
+    let next = view.outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
+    // Written without fractions of a second.
+    let written = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
+    assert!(written, "{next} written between {before} and {now}");
+    let due = view.outbox_due(PartitionSet::ALL, next, OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.len(), 1);
+}
+
+#[tokio::test]
+async fn a_corrupt_value_is_named_with_its_table_column_and_row() {
+    let fixture = fixture().await;
+    let mut outside = fixture.outside().await;
+    outside.execute(BY_HAND).await.unwrap();
+    outside.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    outside.execute("UPDATE outbox_events SET update_time = 'yesterday'").await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let error = view.outbox_page(&OutboxFilter::default(), None, 10).await.unwrap_err();
+    let StoreError::Corrupt { table, column, key, why } = error else { panic!("{error}") };
+    assert_eq!((table, column, key.as_str()), ("outbox_events", "update_time", "id 1"));
+    assert!(why.contains("yesterday"), "{why}");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published() {
+    let fixture = fixture().await;
+    append(&fixture.store, &[event("sound", 1, 1)]).await.unwrap();
+    let mut outside = fixture.outside().await;
+    outside.execute(BY_HAND).await.unwrap();
+    outside.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    outside
+        .execute("UPDATE outbox_events SET update_time = 'yesterday' WHERE event_id = 'by-hand'")
+        .await
+        .unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"]);
+    let by_hand = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
+    outside.execute(by_hand).await.unwrap();
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.len(), 2, "a time without a zone is one");
+}
+
+#[tokio::test]
+async fn the_database_refuses_a_row_the_relay_could_not_read() {
+    let fixture = fixture().await;
+    let mut outside = fixture.outside().await;
+    for (good, bad) in [("'by-hand'", "'by hand'"), ("'2026-02-04 10:30:00'", "'soon'"), ("'NEW'", "'new'")] {
+        let insert = BY_HAND.replacen(good, bad, 1);
+        assert!(outside.execute(sqlx::AssertSqlSafe(insert)).await.is_err(), "{bad}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_begin_that_is_dropped_leaves_no_transaction() {
+    let fixture = fixture().await;
+    for step in 0..200u64 {
+        let begin = fixture.store.begin();
+        let _ = tokio::time::timeout(Duration::from_micros(step * 3), begin).await;
+    }
+    append(&fixture.store, &[event("after", 1, 1)]).await.unwrap();
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox_events")
+        .fetch_one(&mut fixture.outside().await)
+        .await
+        .unwrap();
+    assert_eq!(count, 1, "the commit was inside a transaction that somebody forgot");
+}
+
+#[tokio::test]
+async fn after_a_failed_statement_a_unit_refuses_to_commit() {
+    let fixture = fixture().await;
+    append(&fixture.store, &[event("taken", 1, 1)]).await.unwrap();
+    let mut unit = fixture.store.begin().await.unwrap();
+    unit.append(&[event("lost", 2, 1)]).await.unwrap();
+    assert!(matches!(unit.append(&[event("taken", 3, 1)]).await, Err(StoreError::Conflict { .. })));
+    assert!(unit.commit().await.is_err());
+    let mut view = fixture.store.view().await.unwrap();
+    assert!(view.outbox_by_event(&["lost".parse().unwrap()]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_partition_column_is_the_domains_partition() {
+    let fixture = fixture().await;
+    let mut outside = fixture.outside().await;
+    let mut number: u64 = 0x9e37_79b9_7f4a_7c15;
+    for round in 0..300 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let aggregate = match round {
+            0 => i64::MAX,
+            1 => i64::MIN,
+            _ => number.cast_signed() >> (number % 60),
+        };
+        let tenant = TenantId::try_from(1 + i64::try_from(number >> 33).unwrap()).unwrap();
+        let sql = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, tenant_id, \
+                   create_time, update_time) VALUES (?, 't', 'Order', ?, '{}', ?, '2026-02-04', '2026-02-04') \
+                   RETURNING partition_no";
+        let partition: i64 = sqlx::query_scalar(sql)
+            .bind(round.to_string())
+            .bind(aggregate)
+            .bind(tenant.get())
+            .fetch_one(&mut outside)
+            .await
+            .unwrap();
+        assert_eq!(partition, i64::from(Partition::of(tenant, aggregate).number()), "{tenant} {aggregate}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate() {
+    let fixture = fixture().await;
+    let events = [event("second", 7, 2), event("other", 8, 1), event("first", 7, 1)];
+    append(&fixture.store, &events).await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
+    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 1).await.unwrap();
+    assert_eq!(due[0].event_id.as_str(), "first");
+}
+
+#[tokio::test]
+async fn migrating_from_many_places_at_once_is_safe() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = handover_sql::SqliteOptions::file(directory.path().join("test.db"));
+    let stores = (0..4).map(|_| {
+        let options = options.clone();
+        async move {
+            let clock = std::sync::Arc::new(handover_system::SystemClock);
+            let store = handover_sql::SqlStore::open_sqlite(&options, clock, Default::default()).await?;
+            store.migrate().await?;
+            store.is_ready().await
+        }
+    });
+    for ready in futures_util::future::join_all(stores).await {
+        assert!(ready.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn all_leases_end_at_once() {
+    let fixture = fixture().await;
+    let relay = handover_application::ports::RelayId("r".into());
+    let partition = Partition::of(TenantId::DEFAULT, 1);
+    let mut unit = fixture.store.begin().await.unwrap();
+    unit.heartbeat(&relay, 5_000).await.unwrap();
+    assert_eq!(unit.take_partition(&relay, partition, 0, 5_000).await.unwrap(), Changed::One);
+    unit.end_all_leases().await.unwrap();
+    assert!(unit.live_relays().await.unwrap().is_empty());
+    assert_eq!(unit.take_partition(&relay, partition, 1, 5_000).await.unwrap(), Changed::One);
+    unit.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_appended_rings_for_its_partitions() {
+    let fixture = fixture().await;
+    append(&fixture.store, &[event("a", 5, 1), event("b", 6, 1)]).await.unwrap();
+    let rung = tokio::time::timeout(PATIENCE, fixture.wake.rung()).await.unwrap();
+    let expected: PartitionSet = [5, 6].map(|id| Partition::of(TenantId::DEFAULT, id)).into_iter().collect();
+    assert_eq!(rung, expected);
+}
