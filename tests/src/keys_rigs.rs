@@ -12,11 +12,11 @@ use handover_memory::SeededChance;
 use handover_redis::{Link, RedisKeys, RedisSettings, Use};
 use handover_system::SystemClock;
 
-use crate::contract::keys::KeysRig;
-use crate::contract::store::StoreRig;
 use crate::limiter_rigs::shared;
 use crate::process::eventually;
-use crate::samples::start;
+use handover_contract::keys::KeysRig;
+use handover_contract::samples::start;
+use handover_contract::store::StoreRig;
 
 /// Keys in the database of a rig.
 pub struct DatabaseKeysRig<R> {

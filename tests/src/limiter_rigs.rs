@@ -14,10 +14,10 @@ use handover_limiter::{LocalLimiter, Time};
 use handover_redis::{Link, RedisLimiter, RedisSettings, Use};
 use tokio::sync::OnceCell;
 
-use crate::contract::limiter::LimiterRig;
 use crate::process::eventually;
 use crate::servers::rabbitmq::Encryption;
 use crate::servers::redis::RedisServer;
+use handover_contract::limiter::LimiterRig;
 
 static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
 

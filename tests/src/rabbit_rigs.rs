@@ -10,8 +10,8 @@ use handover_application::ports::Broker;
 use handover_rabbitmq::{QueueType, RabbitBroker, RabbitSettings};
 use tokio::sync::OnceCell;
 
-use crate::contract::broker::{BrokerCapabilities, BrokerRig};
 use crate::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
+use handover_contract::broker::{BrokerCapabilities, BrokerRig};
 
 static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
 
