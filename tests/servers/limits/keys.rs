@@ -2,30 +2,34 @@
 //! give, and nobody waits.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use handover_application::Tasks;
 use handover_application::ports::{
-    Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoreError,
+    Changed, Clock, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoreError,
     StoredAnswer,
 };
-use handover_contract::samples::{answered_request, kept_request, user};
+use handover_contract::samples::{answered_request, kept_request, start, user};
+use handover_memory::ManualClock;
 use handover_redis::{Link, RedisKeys, RedisSettings, Use, probe};
+use handover_system::SystemClock;
 use handover_tests::keys_rigs::is_there;
 use handover_tests::process::eventually;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::RedisServer;
 
-/// What an answer may take beside `redis.timeout`, on a machine that does other things too.
-const SLACK: Duration = Duration::from_millis(700);
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::{Fault, PATIENCE, at_once, ends_at_its_deadline};
 
 /// Where the requests of [`kept_request`] are, as the README draws it.
 const NAME: &str = "idempotent:1:10:19:POST /api/v1/orders:";
 
 fn keys(settings: RedisSettings) -> (Arc<Link>, RedisKeys) {
-    let link = Link::keep(settings, vec![Use::Keys], &Tasks::default());
+    keys_on(Arc::new(SystemClock), settings)
+}
+
+fn keys_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> (Arc<Link>, RedisKeys) {
+    let link = Link::keep(settings, vec![Use::Keys], clock, &Tasks::default());
     (Arc::clone(&link), RedisKeys::new(link))
 }
 
@@ -46,35 +50,41 @@ fn is_away<T: std::fmt::Debug>(outcome: Result<T, IdempotencyError>) -> bool {
 async fn a_connection_that_breaks_stalls_or_is_late_hands_out_no_claims_and_keeps_nobody_waiting() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let proxy = Proxy::start(server.port()).await.unwrap();
+    let clock = ManualClock::new(start());
     let settings = RedisSettings::parse(&server.url_at(proxy.port())).unwrap();
-    let (link, keys) = keys(settings);
-    let faults: [(&str, Traffic); 4] = [
-        ("late", Traffic { delay: Duration::from_millis(200), ..Traffic::default() }),
-        ("deaf", Traffic { to_server_vanishes: true, ..Traffic::default() }),
-        ("dumb", Traffic { from_server_vanishes: true, ..Traffic::default() }),
-        ("closed", Traffic { refuse: true, ..Traffic::default() }),
-    ];
-    for (fault, traffic) in faults {
+    let (link, keys) = keys_on(Arc::new(clock.clone()), settings);
+    let keys = Arc::new(keys);
+    for fault in Fault::ALL {
         is_there(&link).await;
-        let claim = kept_request(fault, "t1");
-        // On a busy machine Redis is late by itself, and back at once.
-        eventually(PATIENCE, async || Ok(keys.claim(&claim).await.map(drop)?)).await;
-        proxy.set(traffic);
-        if fault == "closed" {
-            proxy.cut();
+        let claim = kept_request(&format!("{fault:?}"), "t1");
+        assert_eq!(keys.claim(&claim).await.unwrap(), None);
+        fault.strike(&proxy);
+        let first = kept_request(&format!("{fault:?}"), "first");
+        match fault {
+            // The cut takes a moment to arrive.
+            Fault::Closed => {
+                eventually(PATIENCE, async || match is_away(at_once(keys.claim(&first)).await) {
+                    true => Ok(()),
+                    false => Err("Redis is still asked".into()),
+                })
+                .await;
+            }
+            Fault::Late | Fault::Deaf | Fault::Dumb => {
+                let asked = Arc::clone(&keys);
+                let first = async move { asked.claim(&first).await };
+                assert!(is_away(ends_at_its_deadline(&clock, first).await), "{fault:?}");
+            }
         }
         for n in 0..20 {
-            let asked = Instant::now();
-            let other = kept_request(fault, &format!("other-{n}"));
-            assert!(is_away(keys.claim(&other).await), "{fault}");
-            assert!(is_away(keys.conclude("t1", &answered_request(&claim, "1")).await), "{fault}");
-            assert!(is_away(keys.release(&claim.scope, "t1").await), "{fault}");
-            assert!(asked.elapsed() < 3 * RedisSettings::TIMEOUT + SLACK, "{fault}: {:?}", asked.elapsed());
+            let other = kept_request(&format!("{fault:?}"), &format!("other-{n}"));
+            let concluded = answered_request(&claim, "1");
+            assert!(is_away(at_once(keys.claim(&other)).await), "{fault:?}");
+            assert!(is_away(at_once(keys.conclude("t1", &concluded)).await), "{fault:?}");
+            assert!(is_away(at_once(keys.release(&claim.scope, "t1")).await), "{fault:?}");
         }
-        proxy.set(Traffic::default());
-        proxy.cut();
-        is_there(&link).await;
+        fault.end(&proxy);
     }
+    is_there(&link).await;
 }
 
 /// The request that is refused may have got the key after all: it stands until its lease ends, and nobody else has it.

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use handover_tests::process::eventually;
 use tokio::task::JoinSet;
+
+use super::PATIENCE;
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy)]
@@ -45,9 +48,15 @@ impl Load {
         Load { began, stop, asked, clients: tasks }
     }
 
-    /// How long it has run.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+    /// Waits until a request is let in that was made after this call.
+    pub(crate) async fn lets_in(&self) {
+        let now = self.began.elapsed();
+        let is_later = |asked: &Asked| asked.let_in && asked.from > now;
+        eventually(PATIENCE, async || match self.asked.lock().unwrap().iter().any(is_later) {
+            true => Ok(()),
+            false => Err("nobody is let in".into()),
+        })
+        .await;
     }
 
     /// Ends it.

@@ -1,7 +1,5 @@
 //! The program with idempotency keys in Redis: what operators and buyers see of it.
 
-use std::time::Duration;
-
 use handover_tests::client::{Api, Caller};
 use handover_tests::process::{eventually, fresh};
 use handover_tests::servers::rabbitmq::Encryption;
@@ -9,8 +7,8 @@ use handover_tests::servers::redis::{PASSWORD, RedisServer};
 use serde_json::{Value, json};
 
 use super::program::metric;
+use super::{PATIENCE, logged, outages_logged};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 const AWAY: &str = "handover_idempotency_away";
@@ -59,13 +57,9 @@ async fn operators_are_answered_again_as_long_as_redis_remembers_and_refused_whi
         })
         .await;
     };
-    let logged = |text: &str| launch.log().lines().filter(|line| line.contains(text)).count();
-    eventually(
-        PATIENCE,
-        async || {
-            if logged("Redis is there") == 1 { Ok(()) } else { Err(launch.log().into()) }
-        },
-    )
+    eventually(PATIENCE, async || {
+        if logged(&launch, "Redis is there") == 1 { Ok(()) } else { Err(launch.log().into()) }
+    })
     .await;
     let products: Vec<i64> = {
         let mut products = Vec::new();
@@ -137,8 +131,9 @@ async fn operators_are_answered_again_as_long_as_redis_remembers_and_refused_whi
         assert_eq!(audited().await, audited_by_now, "{what}");
         redis.command("FLUSHALL").await.unwrap();
     }
-    assert_eq!((logged("Redis is away"), logged("Redis is back")), (1, 1));
-    assert!(logged("are refused under an idempotency key") == 1 && !launch.log().contains(PASSWORD));
+    let outages = outages_logged(&launch, 0).await;
+    assert_eq!(logged(&launch, "are refused under an idempotency key"), outages);
+    assert!(!launch.log().contains(PASSWORD));
 
     let doctor = || launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap().1;
     let told = doctor();
