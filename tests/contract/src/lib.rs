@@ -48,8 +48,11 @@ pub use rules::{RigFuture, Rule, RuleFuture, run, run_rule};
 /// rule that fails for that proves nothing.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often [`eventually`] looks.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// How often [`eventually`] looks without a pause, so that it sees what lasts a moment only.
+const QUICK_LOOKS: u32 = 200;
+
+/// The longest pause between its later looks; they grow, so that what never happens is not looked for too often.
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Whether there is time for the long variants (`tests/run --long`).
 pub fn long() -> bool {
@@ -71,11 +74,19 @@ where
     L: Future<Output = Option<T>>,
 {
     within(what, async {
+        for _ in 0..QUICK_LOOKS {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::task::yield_now().await;
+        }
+        let mut pause = Duration::from_millis(1);
         loop {
             if let Some(seen) = look().await {
                 return seen;
             }
-            tokio::time::sleep(BETWEEN_LOOKS).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     })
     .await
