@@ -9,7 +9,7 @@ use handover_tests::servers::rabbitmq::RabbitCluster;
 use super::*;
 
 /// How soon messages are confirmed and delivered again.
-const GOES_ON_WITHIN: Duration = Duration::from_secs(10);
+const GOES_ON_WITHIN: Duration = Duration::from_secs(30);
 
 /// What publisher and consumer did so far, in windows.
 #[derive(Default)]
@@ -76,10 +76,13 @@ async fn goes_on(traffic: &Traffic) -> (Duration, Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: three nodes, kills in mid-load; scale_out kills a leader under the whole program"]
 async fn of_three_nodes_the_leader_is_killed_in_mid_load_then_the_majority_and_nothing_confirmed_is_lost() {
     let kills = if handover_tests::long() { 6 } else { 2 };
     let cluster = RabbitCluster::start().await.expect("RabbitMQ starts");
-    let broker = declared(&cluster.url(), QueueType::Quorum).await;
+    // As it is shipped: a node that answers too late is left for another.
+    let broker = RabbitBroker::new(handover_tests::rabbit_rigs::settings(&cluster.url(), QueueType::Quorum));
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
     cluster.wait_until_replicated().await.unwrap();
     let traffic = Arc::new(Traffic::default());
     let publishing = tokio::spawn(publish_all_the_time(broker.clone(), Arc::clone(&traffic)));
