@@ -5,7 +5,7 @@ use std::time::Duration;
 use handover_application::ports::{Broker, Changed, Store, StoreError, UnitOfWork};
 use handover_application::topology::Topology;
 use handover_contract::samples::{event, later, order, order_moved_to, outgoing};
-use handover_contract::within;
+use handover_contract::{PATIENCE, within};
 use handover_domain::{Order, OrderStatus};
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::PASSWORD;
@@ -47,7 +47,7 @@ async fn a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit
     assert_eq!(pay(holder.as_mut(), &order).await.unwrap(), Changed::One);
     let mut waiter = fixture.store.begin().await.unwrap();
     waiter.append(&[event("half", 1, 1)]).await.unwrap();
-    let waited = tokio::time::timeout(Duration::from_secs(20), pay(waiter.as_mut(), &order)).await.unwrap();
+    let waited = tokio::time::timeout(PATIENCE, pay(waiter.as_mut(), &order)).await.unwrap();
     assert!(matches!(waited, Err(StoreError::Transient(_))), "{waited:?}");
     assert!(waiter.commit().await.is_err(), "half of a unit was committed");
     holder.commit().await.unwrap();

@@ -1,10 +1,10 @@
 //! A server that is killed, stopped, and comes back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use handover_application::Wake;
 use handover_application::ports::{Store, StoreError};
+use handover_contract::PATIENCE;
 use handover_contract::samples::{event, start};
 use handover_domain::EventId;
 use handover_memory::ManualClock;
@@ -64,7 +64,7 @@ async fn a_server_that_stops_within_a_commit_leaves_its_outcome_unknown(kind: Se
     let mut unit = store.begin().await.unwrap();
     unit.append(&[event("maybe", 1, 1)]).await.unwrap();
     server.pause().unwrap();
-    let outcome = tokio::time::timeout(Duration::from_secs(30), unit.commit()).await.expect("a bounded wait");
+    let outcome = tokio::time::timeout(PATIENCE, unit.commit()).await.expect("a bounded wait");
     assert!(matches!(outcome, Err(StoreError::CommitUnknown(_))), "{outcome:?}");
     server.go_on().unwrap();
     append(&store, &[event("after", 2, 1)]).await.unwrap();

@@ -42,7 +42,7 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
     let order = api.place_order(2, product).await.unwrap().id("orderId");
     assert!(api.cancel(2, order).await.unwrap().done());
     // Everything else that it does writes too: relay, consumers, an operator and its audit entry.
-    handover_tests::process::eventually(std::time::Duration::from_secs(20), async || {
+    handover_tests::process::eventually(handover_contract::PATIENCE, async || {
         let (_, sent, _) = launch.run(&["outbox", "list", "--status", "sent", "--output", "json"])?;
         if sent.matches("ORDER_CANCELLED").count() == 1 { Ok(()) } else { Err(sent.into()) }
     })
