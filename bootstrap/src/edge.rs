@@ -115,7 +115,7 @@ impl Listening {
         if let Some(path) = &config.auth.keys {
             keys::follow(app, tokens.clone(), path.clone());
         }
-        let redis = Redis::keep(config.redis.as_ref(), &app.tx.tasks);
+        let redis = Redis::keep(config.redis.as_ref(), &app.tx);
         let edge = Edge {
             app: redis.keys_of(app.clone()),
             tokens,

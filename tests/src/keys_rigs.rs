@@ -12,11 +12,12 @@ use handover_memory::SeededChance;
 use handover_redis::{Link, RedisKeys, RedisSettings, Use};
 use handover_system::SystemClock;
 
-use crate::contract::keys::KeysRig;
-use crate::contract::store::StoreRig;
 use crate::limiter_rigs::shared;
 use crate::process::eventually;
-use crate::samples::start;
+use handover_contract::PATIENCE;
+use handover_contract::keys::KeysRig;
+use handover_contract::samples::start;
+use handover_contract::store::StoreRig;
 
 /// Keys in the database of a rig.
 pub struct DatabaseKeysRig<R> {
@@ -65,8 +66,8 @@ impl RedisKeysRig {
     pub async fn new() -> RedisKeysRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("its URL is one");
         // A rule asks what is decided, not how fast on a machine that does other things too.
-        settings.timeout = Duration::from_secs(5);
-        let link = Link::keep(settings, vec![Use::Keys], &Tasks::default());
+        settings.timeout = PATIENCE;
+        let link = Link::keep(settings, vec![Use::Keys], Arc::new(SystemClock), &Tasks::default());
         is_there(&link).await;
         let ahead_ms = Arc::<AtomicI64>::default();
         let told = Arc::clone(&ahead_ms);
@@ -77,9 +78,12 @@ impl RedisKeysRig {
 
 /// Waits until Redis is asked.
 pub async fn is_there(link: &Link) {
-    eventually(Duration::from_secs(20), async || {
-        if link.is_there() { Ok(()) } else { Err("Redis is not asked yet".into()) }
-    })
+    eventually(
+        PATIENCE,
+        async || {
+            if link.is_there() { Ok(()) } else { Err("Redis is not asked yet".into()) }
+        },
+    )
     .await;
 }
 

@@ -1,6 +1,5 @@
-//! What the tests of this workspace share: the contract that every store and every broker has to keep, sample values to
-//! test with, and the shipped program from outside: started, called, its database looked into. The contract is public: a
-//! third party runs it on its own adapter (see `README.md`).
+//! Shared code of the tests of this workspace: rigs that run the contract suite (`handover-contract`) on its adapters, faulty
+//! adapters, private servers, and the shipped program from outside: started, called, its database read.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +11,8 @@
 pub mod books;
 pub mod canary;
 pub mod client;
-pub mod contract;
 pub mod deployment;
+pub mod differential;
 pub mod flawed;
 pub mod keys_rigs;
 pub mod limiter_rigs;
@@ -21,11 +20,7 @@ pub mod market;
 pub mod process;
 pub mod rabbit_rigs;
 pub mod rigs;
-pub mod samples;
 pub mod server_rigs;
 pub mod servers;
 
-/// Whether there is time for the long variants (`tests/run --long`).
-pub fn long() -> bool {
-    std::env::var_os("HANDOVER_LONG").is_some()
-}
+pub use handover_contract::long;

@@ -12,12 +12,14 @@ use handover_application::Tasks;
 use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use handover_limiter::{LocalLimiter, Time};
 use handover_redis::{Link, RedisLimiter, RedisSettings, Use};
+use handover_system::SystemClock;
 use tokio::sync::OnceCell;
 
-use crate::contract::limiter::LimiterRig;
 use crate::process::eventually;
 use crate::servers::rabbitmq::Encryption;
 use crate::servers::redis::RedisServer;
+use handover_contract::PATIENCE;
+use handover_contract::limiter::LimiterRig;
 
 static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
 
@@ -108,10 +110,10 @@ impl RedisLimiterRig {
     async fn with(own: Arc<dyn RateLimiter>, time: ByHand, is_alone: bool) -> RedisLimiterRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("its URL is one");
         // A rule asks what is decided, not how fast on a machine that does other things too.
-        settings.timeout = Duration::from_secs(5);
+        settings.timeout = PATIENCE;
         let ahead_us = Arc::<AtomicI64>::default();
         let told = Arc::clone(&ahead_us);
-        let link = Link::keep(settings, vec![Use::Limits], &Tasks::default());
+        let link = Link::keep(settings, vec![Use::Limits], Arc::new(SystemClock), &Tasks::default());
         let limiter = RedisLimiter::new(link, own).with_clock_ahead(move || told.load(Ordering::SeqCst));
         let limiter = Arc::new(limiter);
         shares(&limiter).await;
@@ -121,9 +123,12 @@ impl RedisLimiterRig {
 
 /// Waits until Redis decides.
 pub async fn shares(limiter: &RedisLimiter) {
-    eventually(Duration::from_secs(20), async || {
-        if limiter.is_shared() { Ok(()) } else { Err("Redis is not asked yet".into()) }
-    })
+    eventually(
+        PATIENCE,
+        async || {
+            if limiter.is_shared() { Ok(()) } else { Err("Redis is not asked yet".into()) }
+        },
+    )
     .await;
 }
 

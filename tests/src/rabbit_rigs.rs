@@ -10,8 +10,9 @@ use handover_application::ports::Broker;
 use handover_rabbitmq::{QueueType, RabbitBroker, RabbitSettings};
 use tokio::sync::OnceCell;
 
-use crate::contract::broker::{BrokerCapabilities, BrokerRig};
 use crate::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
+use handover_contract::PATIENCE;
+use handover_contract::broker::{BrokerCapabilities, BrokerRig};
 
 static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
 
@@ -38,7 +39,7 @@ impl RabbitBrokerRig {
     /// A broker with nothing declared, in a vhost of its own on this server.
     pub async fn on(server: &Arc<RabbitServer>, queue_type: QueueType) -> RabbitBrokerRig {
         let vhost = server.vhost().await.expect("a vhost is made");
-        RabbitBrokerRig { broker: RabbitBroker::new(settings(&vhost.url(), queue_type)), vhost, queue_type }
+        RabbitBrokerRig { broker: RabbitBroker::new(patient(&vhost.url(), queue_type)), vhost, queue_type }
     }
 }
 
@@ -46,6 +47,15 @@ impl RabbitBrokerRig {
 pub fn settings(url: &str, queue_type: QueueType) -> RabbitSettings {
     let mut settings = RabbitSettings::parse(url).expect("the URL is one");
     settings.queue_type = queue_type;
+    settings
+}
+
+/// Settings for this URL, with which a busy server is slow and not away.
+pub fn patient(url: &str, queue_type: QueueType) -> RabbitSettings {
+    let mut settings = settings(url, queue_type);
+    settings.connect_timeout = PATIENCE;
+    settings.confirm_timeout = PATIENCE;
+    settings.answer_timeout = PATIENCE;
     settings
 }
 
@@ -71,6 +81,6 @@ impl BrokerRig for RabbitBrokerRig {
     }
 
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
-        Some(Arc::new(RabbitBroker::new(settings(&self.vhost.url(), self.queue_type))))
+        Some(Arc::new(RabbitBroker::new(patient(&self.vhost.url(), self.queue_type))))
     }
 }

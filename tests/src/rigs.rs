@@ -11,9 +11,9 @@ use handover_memory::{ManualClock, MemoryBroker, MemoryStore};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
 use tempfile::TempDir;
 
-use crate::contract::broker::BrokerRig;
-use crate::contract::store::{StoreCapabilities, StoreRig};
-use crate::samples::start;
+use handover_contract::broker::BrokerRig;
+use handover_contract::samples::start;
+use handover_contract::store::{StoreCapabilities, StoreRig};
 
 /// The store in memory.
 pub struct MemoryStoreRig {

@@ -15,13 +15,13 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::OnceCell;
 
-use crate::contract::broker::BrokerRig;
-use crate::contract::store::StoreRig;
 use crate::process::Fault;
 use crate::rigs::Restless;
-use crate::samples::start;
 use crate::servers::Durability;
 use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
+use handover_contract::broker::BrokerRig;
+use handover_contract::samples::start;
+use handover_contract::store::StoreRig;
 
 /// A migrated database on PostgreSQL, to copy.
 const TEMPLATE: &str = "handover_template";

@@ -11,10 +11,9 @@ use handover_application::ports::{
 };
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, Script, ScriptInvocation};
-use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::kept::{Fields, corrupt, kept};
-use crate::link::{Link, RedisAway};
+use crate::link::{Deadline, Link, RedisAway};
 
 static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
 static CONCLUDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("conclude.lua")));
@@ -56,27 +55,19 @@ impl RedisKeys {
     async fn ask<T: FromRedisValue>(
         &self,
         asked: &ScriptInvocation<'_>,
-        until: Instant,
+        deadline: &mut Deadline<'_>,
     ) -> Result<T, IdempotencyError> {
         let connection = self.link.connection().ok_or_else(|| away(RedisAway::absent()))?;
         let mut to = connection.to.clone();
-        let answer = match timeout_at(until, asked.invoke_async::<T>(&mut to)).await {
-            Ok(answer) => answer.map_err(RedisAway::from),
-            Err(_) => Err(RedisAway::late(self.link.settings.timeout)),
-        };
-        answer.map_err(|why| {
+        deadline.answered(asked.invoke_async::<T>(&mut to)).await.map_err(|why| {
             self.link.broken(&connection, &why);
             away(why)
         })
     }
 
-    fn until(&self) -> Instant {
-        Instant::now() + self.link.settings.timeout
-    }
-
     /// Whether a script changed something.
     async fn changed(&self, asked: &ScriptInvocation<'_>) -> Result<Changed, IdempotencyError> {
-        match self.ask::<i64>(asked, self.until()).await? {
+        match self.ask::<i64>(asked, &mut self.link.deadline()).await? {
             0 => Ok(Changed::None),
             1 => Ok(Changed::One),
             other => Err(away(RedisAway::nonsense(&other))),
@@ -87,11 +78,12 @@ impl RedisKeys {
 #[async_trait]
 impl IdempotencyStore for RedisKeys {
     async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
-        let (name, until, ahead_ms) = (name(&claim.scope), self.until(), (self.clock_ahead_ms)());
+        let (name, ahead_ms) = (name(&claim.scope), (self.clock_ahead_ms)());
+        let mut deadline = self.link.deadline();
         let mut replaced = String::new();
         for _ in 0..ATTEMPTS {
             let asked = claiming(&name, claim, &replaced, ahead_ms)?;
-            let (now, fields) = match self.ask::<Claimed>(&asked, until).await? {
+            let (now, fields) = match self.ask::<Claimed>(&asked, &mut deadline).await? {
                 (1, _, _) => return Ok(None),
                 (0, now_ms, fields) => (moment(now_ms, &name)?, fields),
                 (2, _, _) => return Err(corrupt(&name, "*", "it is no request; somebody else writes there")),
@@ -179,11 +171,10 @@ pub(crate) async fn tried_out(
     conclude.arg("another").arg("").arg(0).arg("");
     let mut release = RELEASE.key(&name);
     release.arg("probe");
-    let late = |_| RedisAway::late(within);
-    let claimed = timeout(within, claim.invoke_async::<Claimed>(connection));
-    let (code, now_ms, _) = claimed.await.map_err(late)??;
-    let concluded = timeout(within, conclude.invoke_async::<i64>(connection)).await.map_err(late)??;
-    let released = timeout(within, release.invoke_async::<i64>(connection)).await.map_err(late)??;
+    let (code, now_ms, _) =
+        Deadline::in_real_time(within).answered(claim.invoke_async::<Claimed>(connection)).await?;
+    let concluded = Deadline::in_real_time(within).answered(conclude.invoke_async::<i64>(connection)).await?;
+    let released = Deadline::in_real_time(within).answered(release.invoke_async::<i64>(connection)).await?;
     // Somebody else may try it out at the same time.
     let good = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
     if good { Ok(()) } else { Err(RedisAway::nonsense(&(code, now_ms, concluded, released))) }

@@ -8,9 +8,8 @@ use handover_application::LIMIT_FALLBACK;
 use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
-use tokio::time::timeout;
 
-use crate::link::{Link, RedisAway};
+use crate::link::{Deadline, Link, RedisAway};
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
@@ -52,9 +51,10 @@ impl RateLimiter for RedisLimiter {
         let own = self.own.take(key, bucket).await;
         let Taken::Token { .. } = own else { return own };
         if let Some(connection) = self.link.connection() {
-            let within = self.link.settings.timeout;
             let name = format!("{PREFIX}{key}");
-            match shared(connection.to.clone(), &name, bucket, (self.clock_ahead_us)(), within).await {
+            match shared(connection.to.clone(), &name, bucket, (self.clock_ahead_us)(), self.link.deadline())
+                .await
+            {
                 Ok(taken) => return taken,
                 Err(away) => self.link.broken(&connection, &away),
             }
@@ -70,13 +70,12 @@ async fn shared(
     name: &str,
     bucket: Bucket,
     clock_ahead_us: i64,
-    within: Duration,
+    mut deadline: Deadline<'_>,
 ) -> Result<Taken, RedisAway> {
     let every_us = u64::try_from(bucket.token_every().as_micros()).unwrap_or(u64::MAX);
     let mut asked = TAKE.key(name);
     asked.arg(bucket.capacity().get()).arg(every_us).arg(clock_ahead_us);
-    let asking = asked.invoke_async::<(i64, i64)>(&mut connection);
-    let answer = timeout(within, asking).await.map_err(|_| RedisAway::late(within))??;
+    let answer = deadline.answered(asked.invoke_async::<(i64, i64)>(&mut connection)).await?;
     taken(answer, bucket, every_us).ok_or_else(|| RedisAway::nonsense(&answer))
 }
 
@@ -99,5 +98,6 @@ pub(crate) async fn tried_out(connection: MultiplexedConnection, within: Duratio
     // A second for a token: the bucket is gone soon.
     let bucket = Bucket::new(std::num::NonZeroU32::MIN, 1_000_000)
         .map_err(|error| RedisAway::from(redis::RedisError::from(std::io::Error::other(error))))?;
-    shared(connection, &format!("{PREFIX}probe"), bucket, 0, within).await.map(drop)
+    let deadline = Deadline::in_real_time(within);
+    shared(connection, &format!("{PREFIX}probe"), bucket, 0, deadline).await.map(drop)
 }

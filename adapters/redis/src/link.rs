@@ -4,15 +4,17 @@
 //! own brings the next one, once that answers as fast as a request needs it.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use handover_application::ports::Clock;
 use handover_application::{KEYS_AWAY, LIMIT_AWAY, Tasks};
-use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisResult};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::RedisSettings;
@@ -93,6 +95,32 @@ impl From<redis::RedisError> for RedisAway {
     }
 }
 
+/// How long Redis may still take to answer; of several questions, all together.
+pub(crate) struct Deadline<'a> {
+    within: Duration,
+    over: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+}
+
+impl Deadline<'_> {
+    /// For a connection that is tried out.
+    #[allow(clippy::disallowed_methods, reason = "whether a server is fast enough is a matter of real time")]
+    pub(crate) fn in_real_time(within: Duration) -> Deadline<'static> {
+        Deadline { within, over: Box::pin(sleep(within)) }
+    }
+
+    /// What Redis answers, unless it is late.
+    pub(crate) async fn answered<T>(
+        &mut self,
+        asking: impl Future<Output = RedisResult<T>>,
+    ) -> Result<T, RedisAway> {
+        tokio::select! {
+            biased;
+            answer = asking => Ok(answer?),
+            () = &mut self.over => Err(RedisAway::late(self.within)),
+        }
+    }
+}
+
 /// A connection, and which of all there were.
 #[derive(Clone)]
 pub(crate) struct Connection {
@@ -102,7 +130,9 @@ pub(crate) struct Connection {
 
 /// The connection that requests share, whatever they use it for.
 pub struct Link {
-    pub(crate) settings: RedisSettings,
+    settings: RedisSettings,
+    /// How long requests wait is measured by it.
+    clock: Arc<dyn Clock>,
     uses: Vec<Use>,
     connection: RwLock<Option<Connection>>,
     made: AtomicU64,
@@ -111,9 +141,10 @@ pub struct Link {
 
 impl Link {
     /// Brings a connection that is good for these uses, and another one whenever that is lost, until the process stops.
-    pub fn keep(settings: RedisSettings, uses: Vec<Use>, tasks: &Tasks) -> Arc<Link> {
+    pub fn keep(settings: RedisSettings, uses: Vec<Use>, clock: Arc<dyn Clock>, tasks: &Tasks) -> Arc<Link> {
         let link = Arc::new(Link {
             settings,
+            clock,
             uses,
             connection: RwLock::default(),
             made: AtomicU64::default(),
@@ -127,6 +158,12 @@ impl Link {
     /// Whether Redis is asked now.
     pub fn is_there(&self) -> bool {
         self.connection().is_some()
+    }
+
+    /// How long a request waits for Redis, from now on (`redis.timeout`).
+    pub(crate) fn deadline(&self) -> Deadline<'_> {
+        let within = self.settings.timeout;
+        Deadline { within, over: self.clock.sleep(within) }
     }
 
     /// The connection, if there is one now.

@@ -1,6 +1,6 @@
 //! Every decoder of what comes from outside, as a function of bytes that panics when it breaks a promise.
 //!
-//! Two things feed them: `tests/decoders/` bends their samples at random, and the program `fuzz` is guided by the code that
+//! Two things feed them: `tests/ports/decoders.rs` bends their samples at random, and the program `fuzz` is guided by the code that
 //! an input reaches. A decoder more is a line in [`DECODERS`], and its samples.
 
 #![allow(

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::contract::broker::BrokerRig;
 use crate::rigs::MemoryBrokerRig;
-use crate::samples::sent_by;
 use async_trait::async_trait;
 use handover_application::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
     Route, Subscription,
 };
 use handover_application::topology::Topology;
+use handover_contract::broker::BrokerRig;
+use handover_contract::samples::sent_by;
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

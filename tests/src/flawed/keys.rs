@@ -11,8 +11,8 @@ use handover_application::ports::{
     StoredAnswer,
 };
 
-use crate::contract::keys::{KEEP, KeysRig, LEASE};
-use crate::samples::start;
+use handover_contract::keys::{KEEP, KeysRig, LEASE};
+use handover_contract::samples::start;
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

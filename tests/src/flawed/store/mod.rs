@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
-use crate::contract::store::StoreRig;
 use crate::rigs::MemoryStoreRig;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
 use handover_application::ports::{NewEvent, Store, StoreError, UnitOfWork, View};
+use handover_contract::store::StoreRig;
 use handover_domain::{EventId, Partition};
 
 /// The promise that is broken; `None` is none.

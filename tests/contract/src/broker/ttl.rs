@@ -1,0 +1,142 @@
+//! Queues whose messages expire.
+
+use std::time::{Duration, Instant};
+
+use handover_application::ports::{Delivery, Requeue, Subscription};
+use handover_application::topology::QueueSpec;
+
+use super::super::within;
+use super::{
+    BrokerRig, NOWHERE, ack, dead_lettered, declare, drain, expiring, ids, next, publish_with, queue,
+    receive, settles_at, stays_empty, subscribe, tags,
+};
+
+pub(super) const TTL: Duration = Duration::from_millis(600);
+const A_BIT: Duration = Duration::from_millis(200);
+/// How far the clocks of the broker and of the rule may go apart within [`TTL`].
+const DRIFT: Duration = Duration::from_millis(20);
+
+/// Takes the one message that expires after [`TTL`]; it was published after `since`.
+///
+/// Not before its time: where time stands still, nothing comes until the rule lets it pass; where it goes on, the message is
+/// that old when it comes, however late the rule looks.
+pub(super) async fn when_it_expires(
+    rig: &dyn BrokerRig,
+    consumer: &dyn Subscription,
+    since: Instant,
+) -> Delivery {
+    if rig.capabilities().stands_still {
+        rig.advance(TTL - A_BIT / 2).await;
+        stays_empty(rig, consumer).await;
+        rig.advance(A_BIT).await;
+        receive(consumer, 1).await.remove(0)
+    } else {
+        let delivery = receive(consumer, 1).await.remove(0);
+        let age = since.elapsed();
+        assert!(age + DRIFT >= TTL, "it expired after {age:?}");
+        delivery
+    }
+}
+
+fn delay() -> QueueSpec {
+    dead_lettered(expiring(queue("delay", &["later"]), TTL), "due")
+}
+
+/// A message is routed on with its queue's key when its time has come, not before, as it was.
+pub async fn a_message_is_routed_on_when_it_expires_and_not_before(rig: &dyn BrokerRig) {
+    declare(rig, &[delay(), queue("due", &["due"])]).await;
+    let consumer = subscribe(rig, "due", 5).await;
+    let since = Instant::now();
+    publish_with(rig, "later", &["a"]).await;
+    if rig.capabilities().stands_still {
+        settles_at(rig, "delay", 1, 0).await;
+    }
+    let due = when_it_expires(rig, consumer.as_ref(), since).await;
+    assert_eq!(due.message, *crate::samples::outgoing("a", "later").message());
+    assert!(!due.redelivered, "nobody had it before");
+    settles_at(rig, "delay", 0, 0).await;
+}
+
+/// A consumer that waits is woken when a message expires into its queue.
+pub async fn a_consumer_that_waits_is_woken_by_an_expiry(rig: &dyn BrokerRig) {
+    declare(rig, &[delay(), queue("due", &["due"])]).await;
+    let consumer = subscribe(rig, "due", 5).await;
+    for id in ["a", "b"] {
+        let (due, ()) = tokio::join!(next(consumer.as_ref()), async {
+            publish_with(rig, "later", &[id]).await;
+            rig.advance(TTL + A_BIT).await;
+        });
+        assert_eq!(ids(&due), [id]);
+        ack(consumer.as_ref(), &due).await;
+    }
+}
+
+/// What expired while nobody listened is there for whoever comes.
+pub async fn what_expired_while_nobody_listened_is_delivered(rig: &dyn BrokerRig) {
+    declare(rig, &[delay(), queue("due", &["due"])]).await;
+    publish_with(rig, "later", &["a", "b"]).await;
+    rig.advance(TTL * 3).await;
+    assert_eq!(ids(&drain(rig, "due", 2).await), ["a", "b"]);
+}
+
+/// Each message has its own time, and they expire in the order in which they came.
+pub async fn each_message_has_its_own_time(rig: &dyn BrokerRig) {
+    declare(rig, &[delay(), queue("due", &["due"])]).await;
+    let consumer = subscribe(rig, "due", 5).await;
+    publish_with(rig, "later", &["a", "b"]).await;
+    rig.advance(TTL / 2).await;
+    let since = Instant::now();
+    publish_with(rig, "later", &["c"]).await;
+    if rig.capabilities().stands_still {
+        rig.advance(TTL / 2 + A_BIT).await;
+        assert_eq!(ids(&receive(consumer.as_ref(), 2).await), ["a", "b"]);
+        stays_empty(rig, consumer.as_ref()).await;
+        rig.advance(TTL / 2).await;
+        assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["c"]);
+    } else {
+        // How far apart they come is not for a busy machine to say.
+        assert_eq!(ids(&receive(consumer.as_ref(), 3).await), ["a", "b", "c"]);
+        let age = since.elapsed();
+        assert!(age + DRIFT >= TTL, "the last one expired after {age:?}");
+    }
+}
+
+/// Where the queue names no key, what expires is gone.
+pub async fn an_expired_message_is_dropped_where_the_queue_says_nothing(rig: &dyn BrokerRig) {
+    declare(rig, &[expiring(queue("short", &["later"]), TTL), queue("due", &["due"])]).await;
+    publish_with(rig, "later", &["a"]).await;
+    rig.advance(TTL + A_BIT).await;
+    drain(rig, "short", 0).await;
+    drain(rig, "due", 0).await;
+}
+
+/// A message that expires into a key that no queue takes is gone, and takes nothing with it.
+pub async fn an_expiry_into_nowhere_disturbs_nobody(rig: &dyn BrokerRig) {
+    let lost = dead_lettered(expiring(queue("lost", &["lost"]), TTL), NOWHERE);
+    declare(rig, &[lost, delay(), queue("due", &["due"])]).await;
+    publish_with(rig, "lost", &["a"]).await;
+    publish_with(rig, "later", &["b"]).await;
+    rig.advance(TTL + A_BIT).await;
+    assert_eq!(ids(&drain(rig, "due", 1).await), ["b"]);
+}
+
+/// Queues without a TTL keep their messages however long it takes.
+pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
+    declare(rig, &[delay(), queue("due", &["due", "now"])]).await;
+    publish_with(rig, "now", &["a"]).await;
+    rig.advance(TTL * 3).await;
+    assert_eq!(ids(&drain(rig, "due", 1).await), ["a"]);
+}
+
+/// An expired message died at nobody's consumer; one that is rejected after it expired died where it was rejected.
+pub async fn an_expired_message_that_is_rejected_died_where_it_was_rejected(rig: &dyn BrokerRig) {
+    let due = dead_lettered(queue("due", &["due"]), "dead");
+    declare(rig, &[delay(), due, queue("dead", &["dead"])]).await;
+    publish_with(rig, "later", &["a"]).await;
+    rig.advance(TTL + A_BIT).await;
+    let consumer = subscribe(rig, "due", 5).await;
+    let held = receive(consumer.as_ref(), 1).await;
+    assert_eq!(held[0].died_in, None, "it expired; no consumer had it");
+    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    assert_eq!(drain(rig, "dead", 1).await[0].died_in.as_deref(), Some("due"));
+}

@@ -1,0 +1,169 @@
+//! The AsyncAPI document, held to the specification, to its golden file and to what the domain writes and reads.
+
+mod samples;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use handover_application::topology::{DEFAULT_TIMEOUT, Topology};
+use handover_domain::{Envelope, EventType};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use samples::samples;
+
+/// What seed 000 §6 shows: the frozen envelope around the fields that every payload has.
+const FROZEN: &str = include_str!("../../../domain/tests/golden/order_created.json");
+const WITH_ASSETS: &str = include_str!("../../../domain/tests/golden/order_created_with_assets.json");
+
+fn document() -> Value {
+    handover::asyncapi::document(DEFAULT_TIMEOUT)
+}
+
+/// Of a schema of the document; AsyncAPI 3.0 means draft 7 where nothing else is said.
+fn validator(document: &Value, schema: &Value) -> Validator {
+    let mut schema = schema.clone();
+    schema["components"] = document["components"].clone();
+    jsonschema::draft7::options().should_validate_formats(true).build(&schema).unwrap()
+}
+
+fn of_message(document: &Value, event_type: &str, part: &str) -> Validator {
+    validator(document, &document["components"]["messages"][event_type][part])
+}
+
+/// The committed document. `HANDOVER_WRITE_GOLDEN=1 cargo test -p handover-tests --test ports asyncapi` writes it anew.
+#[test]
+fn the_document_is_the_golden_one() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/asyncapi/golden.json");
+    let text = format!("{}\n", serde_json::to_string_pretty(&document()).unwrap());
+    if std::env::var_os("HANDOVER_WRITE_GOLDEN").is_some() {
+        std::fs::write(golden, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(golden).unwrap_or_default();
+    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
+    assert!(
+        kept == text,
+        "the document has changed, first at {differs:?}; if it should, set HANDOVER_WRITE_GOLDEN=1"
+    );
+}
+
+#[test]
+fn the_document_is_an_asyncapi_document() {
+    let official: Value = serde_json::from_str(include_str!("asyncapi-3.0.json")).unwrap();
+    let official = jsonschema::validator_for(&official).unwrap();
+    let flaws: Vec<String> = official
+        .iter_errors(&document())
+        .map(|error| format!("{} at {}", error, error.instance_path()))
+        .collect();
+    assert!(flaws.is_empty(), "{}", flaws.join("\n"));
+    let mut flawed = document();
+    flawed["operations"]["send.ORDER_CREATED"]["action"] = json!("shout");
+    assert!(!official.is_valid(&flawed), "what is no document is noticed");
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|field| references(field, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let (document, mut found) = (document(), BTreeSet::new());
+    references(&document, &mut found);
+    for reference in found {
+        assert!(
+            document.pointer(reference.strip_prefix('#').unwrap()).is_some(),
+            "{reference} leads nowhere"
+        );
+    }
+}
+
+#[test]
+fn every_queue_and_key_is_a_channel_and_another_deadline_has_a_queue_of_its_own() {
+    for timeout in [DEFAULT_TIMEOUT, Duration::from_secs(3)] {
+        let document = handover::asyncapi::document(timeout);
+        let channels = document["channels"].as_object().unwrap();
+        let topology = Topology::standard(timeout);
+        for queue in &topology.queues {
+            let channel = &channels[&queue.name];
+            assert_eq!(channel["x-routing-keys"], json!(queue.bindings), "{}", queue.name);
+            assert!(!channel["messages"].as_object().unwrap().is_empty(), "nothing comes to {}", queue.name);
+        }
+        let keys = channels.keys().filter(|name| topology.queues.iter().all(|queue| queue.name != **name));
+        assert_eq!(keys.count(), EventType::ALL.len());
+    }
+    let document = handover::asyncapi::document(Duration::from_secs(3));
+    assert!(document["channels"]["order.timeout.delay.queue.3000ms"]["x-message-ttl-ms"] == json!(3000));
+    let due = document["channels"]["order.timeout.queue"]["messages"].as_object().unwrap();
+    assert_eq!(due.keys().collect::<Vec<_>>(), ["ORDER_TIMEOUT"]);
+}
+
+#[test]
+fn the_golden_envelopes_fit() {
+    let document = document();
+    let envelope = validator(&document, &document["components"]["schemas"]["Envelope"]);
+    for golden in [FROZEN, WITH_ASSETS] {
+        let golden: Value = serde_json::from_str(golden).unwrap();
+        assert!(envelope.is_valid(&golden), "{golden}");
+        for field in golden.as_object().unwrap().keys() {
+            let mut without = golden.clone();
+            without.as_object_mut().unwrap().remove(field);
+            assert!(!envelope.is_valid(&without), "without {field}");
+        }
+    }
+    let created = of_message(&document, "ORDER_CREATED", "payload");
+    assert!(created.is_valid(&serde_json::from_str(WITH_ASSETS).unwrap()));
+    // The fields of 000 §13 are missing, and the domain says so too.
+    assert!(Envelope::parse(FROZEN).unwrap().body().is_err());
+    assert!(!created.is_valid(&serde_json::from_str(FROZEN).unwrap()));
+}
+
+/// What is put in the place of a field.
+fn replacements() -> [Option<Value>; 7] {
+    let number = |text: &str| Some(serde_json::from_str(text).unwrap());
+    [None, number("true"), number("\"x\""), number("0"), number("-1"), number("1.5"), number("{}")]
+}
+
+/// Both ways: what the domain writes fits, and what the schema refuses the domain refuses too, and the other way round.
+#[test]
+fn the_schemas_and_the_domain_agree_on_every_field_of_every_type() {
+    let document = document();
+    let mut types = BTreeSet::new();
+    let mut cases = 0;
+    for envelope in samples() {
+        types.insert(envelope.event_type.clone());
+        let schema = of_message(&document, &envelope.event_type, "payload");
+        let written: Value = serde_json::from_str(&envelope.to_json()).unwrap();
+        assert!(schema.is_valid(&written), "{written}");
+        for field in written["payload"].as_object().unwrap().keys() {
+            for replacement in replacements() {
+                let mut changed = written.clone();
+                let payload = changed["payload"].as_object_mut().unwrap();
+                match &replacement {
+                    Some(value) => payload.insert(field.clone(), value.clone()),
+                    None => payload.remove(field),
+                };
+                let read = Envelope::parse(&changed.to_string()).unwrap().body();
+                // Which aggregate it is about is a matter of two fields, of which a schema knows nothing.
+                let contradicts = matches!(&read, Err(handover_domain::EnvelopeError::Contradiction { field, .. }) if field == "aggregateId");
+                if contradicts {
+                    continue;
+                }
+                cases += 1;
+                assert_eq!(
+                    schema.is_valid(&changed),
+                    read.is_ok(),
+                    "{field} {replacement:?}: {read:?}\n{changed}"
+                );
+            }
+        }
+    }
+    let known: BTreeSet<String> = EventType::ALL.iter().map(ToString::to_string).collect();
+    assert_eq!(types, known, "there is a sample of every type");
+    assert!(cases > 500, "{cases}");
+}

@@ -1,0 +1,33 @@
+//! The contract of the ports, kept by every adapter that needs nothing but this workspace.
+
+use handover_contract::contract;
+use handover_tests::keys_rigs::DatabaseKeysRig;
+use handover_tests::limiter_rigs::LocalLimiterRig;
+use handover_tests::rigs::{MemoryBrokerRig, MemoryStoreRig, SqliteBrokerRig, SqliteStoreRig};
+
+mod stores {
+    use super::*;
+
+    contract!(store, memory, async || MemoryStoreRig::new());
+    contract!(store, sqlite, SqliteStoreRig::new);
+}
+
+mod keys {
+    use super::*;
+
+    contract!(keys, memory, async || DatabaseKeysRig::of(MemoryStoreRig::new()));
+    contract!(keys, sqlite, async || DatabaseKeysRig::of(SqliteStoreRig::new().await));
+}
+
+mod limiters {
+    use super::*;
+
+    contract!(limiter, local, async || LocalLimiterRig::new());
+}
+
+mod brokers {
+    use super::*;
+
+    contract!(broker, memory, async || MemoryBrokerRig::new());
+    contract!(broker, sqlite, SqliteBrokerRig::new);
+}

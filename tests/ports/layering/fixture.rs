@@ -1,0 +1,64 @@
+//! A small workspace of the right shape in a temporary folder, for a test to bend.
+
+use std::{fs, io, path::Path};
+
+use tempfile::TempDir;
+
+const CRATES: [(&str, &str, &str); 7] = [
+    ("domain", "handover-domain", "serde = '1'"),
+    ("application", "handover-application", "handover-domain = { path = '../domain' }"),
+    ("adapters/memory", "handover-memory", "handover-application = { path = '../../application' }"),
+    ("adapters/sql", "handover-sql", "handover-application = { path = '../../application' }\nsqlx = '0.9'"),
+    ("bootstrap", "handover", "handover-sql = { path = '../adapters/sql' }\naxum = '0.8'"),
+    ("tests/contract", "handover-contract", "handover-application = { path = '../../application' }"),
+    ("tests", "handover-tests", "handover = { path = '../bootstrap' }\nreqwest = '0.13'"),
+];
+
+pub(crate) struct Fixture(TempDir);
+
+impl Fixture {
+    pub(crate) fn healthy() -> io::Result<Self> {
+        let fixture = Self(TempDir::new()?);
+        fs::write(
+            fixture.root().join("Cargo.toml"),
+            "[workspace]\nresolver = '3'\n\
+             members = ['domain', 'application', 'adapters/*', 'bootstrap', 'tests', 'tests/contract']\n\
+             [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
+        )?;
+        for (folder, name, dependencies) in CRATES {
+            fixture.add_crate(folder, name, dependencies)?;
+        }
+        Ok(fixture)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Name of the package in `folder`; the folder itself when there is none.
+    pub(crate) fn package_in(folder: &str) -> &str {
+        CRATES.iter().find(|(path, ..)| *path == folder).map_or(folder, |(_, name, _)| name)
+    }
+
+    pub(crate) fn add_crate(&self, folder: &str, name: &str, dependencies: &str) -> io::Result<()> {
+        let folder = self.root().join(folder);
+        fs::create_dir_all(folder.join("src"))?;
+        fs::write(folder.join("src/lib.rs"), "")?;
+        fs::write(folder.join("README.md"), "")?;
+        fs::write(
+            folder.join("Cargo.toml"),
+            format!("[package]\nname = '{name}'\nedition = '2024'\n[dependencies]\n{dependencies}\n"),
+        )
+    }
+
+    /// Appends lines to the manifest in `folder`.
+    pub(crate) fn append(&self, folder: &str, lines: &str) -> io::Result<()> {
+        let manifest = self.root().join(folder).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest)?;
+        fs::write(manifest, text + lines)
+    }
+
+    pub(crate) fn remove(&self, file: &str) -> io::Result<()> {
+        fs::remove_file(self.root().join(file))
+    }
+}

@@ -1,0 +1,162 @@
+//! The shape of the workspace: its arrows, its adapters' READMEs and its visible top level.
+//!
+//! A check that cannot fail proves nothing: each rule is first shown manifests that break it.
+
+mod fixture;
+mod rules;
+
+use std::{
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use fixture::Fixture;
+use rules::broken_rules;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// All that a visitor sees at the top; settings of tools are dotfiles.
+const TOP_LEVEL: [&str; 9] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "README.md",
+    "adapters",
+    "application",
+    "bootstrap",
+    "domain",
+    "migrations",
+    "tests",
+];
+
+/// Folder, lines that are appended to its manifest, and the crate it must not depend on.
+const FORBIDDEN: [(&str, &str, &str); 31] = [
+    ("domain", "handover-application = { path = '../application' }", "handover-application"),
+    ("domain", "tokio = '1'", "tokio"),
+    ("domain", "tokio = { version = '1', optional = true }", "tokio"),
+    ("domain", "serde_json = { package = 'rand', version = '0.9' }", "rand"),
+    ("domain", "[target.'cfg(unix)'.dependencies]\nlibc = '0.2'", "libc"),
+    ("domain", "[build-dependencies]\ncc = '1'", "cc"),
+    ("domain", "[dev-dependencies]\nreqwest = '0.13'", "reqwest"),
+    ("domain", "[dev-dependencies]\nhandover-memory = { path = '../adapters/memory' }", "handover-memory"),
+    ("application", "handover-sql = { path = '../adapters/sql' }", "handover-sql"),
+    ("application", "handover-memory = { path = '../adapters/memory' }", "handover-memory"),
+    ("application", "[dev-dependencies]\nhandover-sql = { path = '../adapters/sql' }", "handover-sql"),
+    ("application", "handover = { path = '../bootstrap' }", "handover"),
+    ("application", "axum = '0.8'", "axum"),
+    ("application", "hyper = '1'", "hyper"),
+    ("application", "hyper-rustls = '0.27'", "hyper-rustls"),
+    ("application", "lapin = '3'", "lapin"),
+    ("application", "redis = '1'", "redis"),
+    ("application", "reqwest = '0.13'", "reqwest"),
+    ("application", "sqlx = '0.9'", "sqlx"),
+    ("application", "tower = '0.5'", "tower"),
+    ("application", "tower-http = '0.7'", "tower-http"),
+    ("application", "database = { workspace = true }", "sqlx"),
+    ("adapters/sql", "handover-memory = { path = '../memory' }", "handover-memory"),
+    ("adapters/memory", "[dev-dependencies]\nhandover-sql = { path = '../sql' }", "handover-sql"),
+    ("adapters/sql", "handover = { path = '../../bootstrap' }", "handover"),
+    ("adapters/sql", "handover-tests = { path = '../../tests' }", "handover-tests"),
+    ("bootstrap", "handover-tests = { path = '../tests' }", "handover-tests"),
+    ("tests/contract", "handover = { path = '../../bootstrap' }", "handover"),
+    ("tests/contract", "handover-memory = { path = '../../adapters/memory' }", "handover-memory"),
+    ("tests/contract", "handover-tests = { path = '..' }", "handover-tests"),
+    ("tests/contract", "redis = '1'", "redis"),
+];
+
+#[test]
+fn the_arrows_of_this_workspace_point_inwards() -> Outcome {
+    let broken = broken_rules(&root())?;
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn the_visible_top_level_is_the_agreed_one() -> Outcome {
+    assert_eq!(visible(&top_level(&root())?), TOP_LEVEL);
+    Ok(())
+}
+
+#[test]
+fn a_healthy_workspace_is_accepted() -> Outcome {
+    assert_eq!(broken_rules(Fixture::healthy()?.root())?, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn the_fake_is_accepted_in_tests_outside_the_domain() -> Outcome {
+    let fixture = Fixture::healthy()?;
+    fixture.append("application", "[dev-dependencies]\nhandover-memory = { path = '../adapters/memory' }")?;
+    fixture.append("adapters/sql", "[dev-dependencies]\nhandover-memory = { path = '../memory' }")?;
+    fixture.append("domain", "[dev-dependencies]\nproptest = '1'")?;
+    assert_eq!(broken_rules(fixture.root())?, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn every_forbidden_manifest_is_rejected_by_name() -> Outcome {
+    for (folder, lines, named) in FORBIDDEN {
+        let fixture = Fixture::healthy()?;
+        fixture.append(folder, lines)?;
+        let complaint = format!("{} must not depend on {named}", Fixture::package_in(folder));
+        assert_eq!(broken_rules(fixture.root())?, [complaint], "after adding {lines:?} to {folder}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_adapter_without_a_readme_is_rejected() -> Outcome {
+    let fixture = Fixture::healthy()?;
+    fixture.remove("adapters/sql/README.md")?;
+    assert_eq!(broken_rules(fixture.root())?, ["handover-sql has no README.md"]);
+    Ok(())
+}
+
+#[test]
+fn a_crate_outside_the_layers_is_rejected() -> Outcome {
+    let fixture = Fixture::healthy()?;
+    fixture.add_crate("adapters/sql/inner", "inner", "")?;
+    fixture.append("adapters/sql", "inner = { path = 'inner' }")?;
+    assert_eq!(
+        broken_rules(fixture.root())?,
+        ["handover-sql must not depend on inner", "inner is in no layer: adapters/sql/inner"]
+    );
+    Ok(())
+}
+
+#[test]
+fn a_stranger_at_the_top_level_is_seen_and_what_is_hidden_or_built_is_not() {
+    let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(visible(&names(&["tests", "docs", "LICENSE"])), ["LICENSE", "docs", "tests"]);
+    assert_eq!(visible(&names(&[".ci", "target", "handover.db", "handover.db-wal"])), [""; 0]);
+}
+
+fn root() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests).to_path_buf()
+}
+
+/// First path components of what is committed; without git, for instance in an archive, of what is there.
+fn top_level(root: &Path) -> io::Result<Vec<String>> {
+    let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output();
+    if let Ok(output) = listed
+        && output.status.success()
+        && !output.stdout.is_empty()
+    {
+        let files = String::from_utf8_lossy(&output.stdout).into_owned();
+        let first = |file: &str| file.split('/').next().unwrap_or(file).to_owned();
+        return Ok(files.split_terminator('\0').map(first).collect());
+    }
+    fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// Sorted and without repetition; leaves out dotfiles and what building and running leave behind.
+fn visible(names: &[String]) -> Vec<&str> {
+    let left_behind = |name: &str| name == "target" || name.ends_with(".db") || name.contains(".db-");
+    let mut names: Vec<_> = names.iter().map(String::as_str).collect();
+    names.retain(|name| !name.starts_with('.') && !left_behind(name));
+    names.sort_unstable();
+    names.dedup();
+    names
+}

@@ -1,0 +1,59 @@
+//! The contract of the ports, kept on MariaDB, PostgreSQL, RabbitMQ and Redis.
+
+use handover_contract::contract;
+use handover_rabbitmq::QueueType;
+use handover_tests::keys_rigs::{DatabaseKeysRig, RedisKeysRig};
+use handover_tests::limiter_rigs::RedisLimiterRig;
+use handover_tests::rabbit_rigs::RabbitBrokerRig;
+use handover_tests::server_rigs::{ServerBrokerRig, ServerStoreRig};
+use handover_tests::servers::database::ServerKind;
+
+mod stores {
+    use super::*;
+
+    contract!(store, mariadb, async || ServerStoreRig::new(ServerKind::MariaDb).await);
+    contract!(store, postgres, async || ServerStoreRig::new(ServerKind::Postgres).await);
+}
+
+mod keys {
+    use super::*;
+
+    contract!(keys, mariadb, async || DatabaseKeysRig::of(ServerStoreRig::new(ServerKind::MariaDb).await));
+    contract!(keys, postgres, async || DatabaseKeysRig::of(ServerStoreRig::new(ServerKind::Postgres).await));
+    contract!(keys, redis, RedisKeysRig::new);
+}
+
+mod brokers {
+    use super::*;
+
+    contract!(broker, mariadb, async || ServerBrokerRig::new(ServerKind::MariaDb).await);
+    contract!(broker, postgres, async || ServerBrokerRig::new(ServerKind::Postgres).await);
+    contract!(broker, quorum, async || RabbitBrokerRig::new(QueueType::Quorum).await);
+    contract!(broker, classic, async || RabbitBrokerRig::new(QueueType::Classic).await);
+}
+
+mod limiters {
+    use super::*;
+
+    // What Redis decides.
+    contract!(limiter, redis, RedisLimiterRig::alone);
+
+    /// As it is shipped, with the limiter of the process before it: the rules that say nothing of moments, which the two
+    /// know each for itself.
+    #[test]
+    fn behind_the_limiter_of_the_process_it_lets_in_no_more() {
+        let rules = [
+            "a_bucket_holds_what_it_says_and_no_more",
+            "every_party_and_route_has_a_bucket_of_its_own",
+            "of_many_at_once_no_more_are_let_in_than_the_bucket_holds",
+            "a_clock_set_back_gives_nothing",
+            "a_clock_set_forward_gives_one_full_bucket_at_most",
+            "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+        ];
+        for name in rules {
+            let rule = handover_contract::limiter::RULES.iter().find(|rule| rule.name == name);
+            let rule = rule.expect("a rule of that name");
+            handover_contract::run(async { (rule.run)(&RedisLimiterRig::whole().await).await });
+        }
+    }
+}

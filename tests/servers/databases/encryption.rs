@@ -1,0 +1,46 @@
+//! Encrypted connections, and whom they lead to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use handover_application::Wake;
+use handover_application::ports::{Store, StoreError};
+use handover_contract::samples::{event, start};
+use handover_memory::ManualClock;
+use handover_sql::{ServerOptions, SqlStore};
+use handover_tests::servers::database::{DatabaseServer, ServerKind};
+use handover_tests::servers::{Durability, certify};
+
+use super::{append, on_every_server};
+
+on_every_server!(a_server_is_believed_by_its_name_in_a_certificate_of_a_given_authority_alone);
+
+async fn a_server_is_believed_by_its_name_in_a_certificate_of_a_given_authority_alone(kind: ServerKind) {
+    let server = DatabaseServer::start_encrypted(kind, Durability::None).await.unwrap();
+    let database = server.database(None).await.unwrap();
+    let open = |url: &str, authorities: Option<&Path>| {
+        let options = ServerOptions::parse(url).unwrap();
+        let options = authorities.into_iter().fold(options, ServerOptions::trusting);
+        SqlStore::open_server(&options, Arc::new(ManualClock::new(start())), Wake::default())
+    };
+    let (by_name, authorities) = (database.url_by_name(), server.authorities());
+    let store = open(&by_name, Some(&authorities));
+    store.migrate().await.unwrap();
+    append(&store, &[event("secret", 1, 1)]).await.unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    certify(folder.path()).unwrap();
+    let stranger = folder.path().join("ca.pem");
+    let plain = match kind {
+        ServerKind::MariaDb => format!("{by_name}?ssl-mode=DISABLED"),
+        ServerKind::Postgres => format!("{by_name}?sslmode=disable"),
+    };
+    for (what, url, authorities) in [
+        ("signed by somebody else", &by_name, Some(stranger.as_path())),
+        ("signed for another host", &database.url(), Some(authorities.as_path())),
+        ("not encrypted", &plain, None),
+    ] {
+        let refused = open(url, authorities).begin().await.map(drop);
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{what}: {refused:?}");
+    }
+}

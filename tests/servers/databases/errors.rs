@@ -1,0 +1,169 @@
+//! What the servers' errors mean, and what they leave behind.
+
+use std::time::Duration;
+
+use handover_application::ports::{Broker, Changed, Store, StoreError, UnitOfWork};
+use handover_application::topology::Topology;
+use handover_contract::samples::{event, later, order, order_moved_to, outgoing};
+use handover_contract::{PATIENCE, within};
+use handover_domain::{Order, OrderStatus};
+use handover_sql::DatabaseBroker;
+use handover_tests::servers::PASSWORD;
+use handover_tests::servers::database::ServerKind;
+
+use super::{Fixture, append, on_every_server};
+
+on_every_server!(
+    a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit_can_be_committed,
+    of_two_units_in_a_deadlock_one_is_told_to_try_again,
+    a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_works,
+    connections_that_are_killed_while_they_lie_idle_are_nobodys_outage,
+    units_that_are_dropped_anywhere_leave_no_transaction_open,
+    a_wrong_password_is_an_outage_and_no_fault_of_the_work,
+);
+
+async fn two_orders(fixture: &Fixture) -> [Order; 2] {
+    let orders = [order(1), order(2)];
+    let mut unit = fixture.store.begin().await.unwrap();
+    for order in &orders {
+        unit.insert_order(order).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    orders
+}
+
+async fn pay(unit: &mut dyn UnitOfWork, order: &Order) -> Result<Changed, StoreError> {
+    unit.advance_order(&order_moved_to(order, OrderStatus::Paid, later(1))).await
+}
+
+/// The server undoes the statement alone (MariaDB's error 1205), or refuses all others (PostgreSQL), but then says
+/// COMMIT to what is there: half a unit, or nothing.
+async fn a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit_can_be_committed(
+    kind: ServerKind,
+) {
+    let fixture = Fixture::new(kind).await;
+    let [order, _] = two_orders(&fixture).await;
+    let mut holder = fixture.store.begin().await.unwrap();
+    assert_eq!(pay(holder.as_mut(), &order).await.unwrap(), Changed::One);
+    let mut waiter = fixture.store.begin().await.unwrap();
+    waiter.append(&[event("half", 1, 1)]).await.unwrap();
+    let waited = tokio::time::timeout(PATIENCE, pay(waiter.as_mut(), &order)).await.unwrap();
+    assert!(matches!(waited, Err(StoreError::Transient(_))), "{waited:?}");
+    assert!(waiter.commit().await.is_err(), "half of a unit was committed");
+    holder.commit().await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    assert!(view.outbox_by_event(&["half".parse().unwrap()]).await.unwrap().is_empty());
+}
+
+async fn of_two_units_in_a_deadlock_one_is_told_to_try_again(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    let [one, other] = two_orders(&fixture).await;
+    let (mut a, mut b) = (fixture.store.begin().await.unwrap(), fixture.store.begin().await.unwrap());
+    assert_eq!(pay(a.as_mut(), &one).await.unwrap(), Changed::One);
+    assert_eq!(pay(b.as_mut(), &other).await.unwrap(), Changed::One);
+    let first = tokio::spawn(async move {
+        let paid = pay(a.as_mut(), &other).await;
+        (paid.is_ok(), paid.map(drop), a.commit().await)
+    });
+    let second = tokio::spawn(async move {
+        let paid = pay(b.as_mut(), &one).await;
+        (paid.is_ok(), paid.map(drop), b.commit().await)
+    });
+    let outcomes = within("both units end", async { [first.await.unwrap(), second.await.unwrap()] }).await;
+    let transient = |error: &Result<(), StoreError>| matches!(error, Err(StoreError::Transient(_)));
+    assert_eq!(outcomes.iter().filter(|(_, paid, _)| transient(paid)).count(), 1, "{outcomes:?}");
+    // Who was told to try again has committed nothing, the other everything.
+    assert!(outcomes.iter().all(|(paid, _, committed)| *paid == committed.is_ok()), "{outcomes:?}");
+}
+
+/// Ends every connection to this database, as an operator or a failing network does.
+async fn kill_connections(fixture: &Fixture, kind: ServerKind) {
+    match kind {
+        ServerKind::MariaDb => {
+            let sql = format!(
+                "BEGIN NOT ATOMIC FOR c IN (SELECT id FROM information_schema.processlist WHERE db = '{}' \
+                 AND id <> CONNECTION_ID()) DO EXECUTE IMMEDIATE CONCAT('KILL ', c.id); END FOR; END",
+                fixture.database.name()
+            );
+            fixture.outside(&sql).await.unwrap();
+        }
+        ServerKind::Postgres => {
+            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
+            fixture.outside(sql).await.unwrap();
+        }
+    }
+}
+
+async fn a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_works(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    let mut in_work = fixture.store.begin().await.unwrap();
+    in_work.append(&[event("in-work", 1, 1)]).await.unwrap();
+    let mut at_commit = fixture.store.begin().await.unwrap();
+    at_commit.append(&[event("at-commit", 2, 1)]).await.unwrap();
+    kill_connections(&fixture, kind).await;
+    let lost = in_work.append(&[event("lost", 1, 2)]).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    assert!(in_work.commit().await.is_err());
+    let unknown = at_commit.commit().await;
+    assert!(matches!(unknown, Err(StoreError::CommitUnknown(_))), "{unknown:?}");
+    append(&fixture.store, &[event("after", 3, 1)]).await.unwrap();
+    let ids = ["in-work", "lost", "at-commit", "after"].map(|id| id.parse().unwrap());
+    let rows = fixture.store.view().await.unwrap().outbox_by_event(&ids).await.unwrap();
+    let found: Vec<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
+    assert_eq!(found, ["after"]);
+}
+
+async fn connections_that_are_killed_while_they_lie_idle_are_nobodys_outage(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    for round in 0..5 {
+        let mut units = Vec::new();
+        for _ in 0..8 {
+            units.push(fixture.store.begin().await.unwrap());
+        }
+        drop(units);
+        kill_connections(&fixture, kind).await;
+        append(&fixture.store, &[event(&format!("e{round}"), 1, round)]).await.unwrap();
+    }
+}
+
+/// A unit that is dropped at any moment before its commit. The next that gets its connection must not be in its
+/// transaction: what it writes by itself would be gone, and what was dropped would be committed with a later unit.
+async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    let broker = DatabaseBroker::new(&fixture.store);
+    broker.declare(&Topology::standard(Duration::from_secs(900))).await.unwrap();
+    const ROUNDS: u64 = 200;
+    for step in 0..ROUNDS {
+        let unit = async {
+            let mut unit = fixture.store.begin().await?;
+            unit.append(&[event(&format!("cut-{step}"), 1, 1)]).await
+        };
+        let _ = tokio::time::timeout(Duration::from_micros(step * 10), unit).await;
+        // One statement is a transaction of its own.
+        broker.publish(vec![outgoing(&format!("published-{step}"), "order.paid")]).await.unwrap();
+        append(&fixture.store, &[event(&format!("whole-{step}"), 2, 1)]).await.unwrap();
+    }
+    let count = async |table: &str| fixture.outside(&format!("UPDATE {table}")).await.unwrap();
+    assert_eq!(
+        count("broker_messages SET kind = 'seen' WHERE queue = 'order.fulfillment.queue'").await,
+        ROUNDS
+    );
+    assert_eq!(count("outbox_events SET retry_count = 1 WHERE event_id LIKE 'whole-%'").await, ROUNDS);
+    assert_eq!(count("outbox_events SET retry_count = 1 WHERE event_id LIKE 'cut-%'").await, 0);
+}
+
+async fn a_wrong_password_is_an_outage_and_no_fault_of_the_work(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    let nobody = match kind {
+        ServerKind::MariaDb => fixture.database.url().replace(PASSWORD, "wrong"),
+        ServerKind::Postgres => fixture.database.url().replace("//handover:", "//nobody:"),
+    };
+    let store = handover_tests::server_rigs::open(
+        &nobody,
+        std::sync::Arc::new(handover_memory::ManualClock::new(later(0))),
+        &handover_application::Wake::default(),
+    );
+    let refused = store.begin().await.map(drop);
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+}

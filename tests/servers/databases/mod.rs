@@ -1,0 +1,80 @@
+//! What is particular to database servers, on MariaDB and PostgreSQL started here: plans and locks, errors and what they
+//! mean, migrations that are cut off, rows written by hand, wake-ups between processes. What every store must do is in
+//! the shared contract.
+mod bells;
+mod by_hand;
+mod canaries;
+mod commands;
+mod encryption;
+mod errors;
+mod locks;
+mod migrations;
+mod outages;
+mod plans;
+mod rights;
+
+use std::sync::Arc;
+
+use handover_application::Wake;
+use handover_application::ports::{NewEvent, Store, StoreError};
+use handover_contract::samples::start;
+use handover_memory::ManualClock;
+use handover_sql::SqlStore;
+use handover_tests::server_rigs::{migrated, open};
+use handover_tests::servers::database::{ServerKind, TestDatabase};
+
+/// Stamps each of these tests for every kind of server.
+macro_rules! on_every_server {
+    ($($test:ident),* $(,)?) => {
+        mod mariadb {
+            $(#[test] fn $test() {
+                handover_contract::run(super::$test(super::ServerKind::MariaDb));
+            })*
+        }
+        mod postgres {
+            $(#[test] fn $test() {
+                handover_contract::run(super::$test(super::ServerKind::Postgres));
+            })*
+        }
+    };
+}
+pub(crate) use on_every_server;
+
+/// A migrated database and a store on it.
+struct Fixture {
+    store: SqlStore,
+    database: TestDatabase,
+}
+
+impl Fixture {
+    async fn new(kind: ServerKind) -> Fixture {
+        let database = migrated(kind).await;
+        let clock = Arc::new(ManualClock::new(start()));
+        let store = open(&database.url(), clock, &Wake::default());
+        Fixture { store, database }
+    }
+
+    /// The store as another process has it.
+    fn beside(&self) -> Process {
+        let wake = Wake::default();
+        let clock = Arc::new(ManualClock::new(start()));
+        let store = open(&self.database.url(), clock, &wake);
+        Process { store, wake }
+    }
+
+    async fn outside(&self, sql: &str) -> Result<u64, sqlx::Error> {
+        handover_tests::server_rigs::outside(&self.database, sql).await
+    }
+}
+
+/// Another process.
+struct Process {
+    store: SqlStore,
+    wake: Wake,
+}
+
+async fn append(store: &SqlStore, events: &[NewEvent]) -> Result<(), StoreError> {
+    let mut unit = store.begin().await?;
+    unit.append(events).await?;
+    unit.commit().await
+}

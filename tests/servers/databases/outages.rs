@@ -1,0 +1,74 @@
+//! A server that is killed, stopped, and comes back.
+
+use std::sync::Arc;
+
+use handover_application::Wake;
+use handover_application::ports::{Store, StoreError};
+use handover_contract::PATIENCE;
+use handover_contract::samples::{event, start};
+use handover_domain::EventId;
+use handover_memory::ManualClock;
+use handover_sql::SqlStore;
+use handover_tests::server_rigs::open;
+use handover_tests::servers::Durability;
+use handover_tests::servers::database::{DatabaseServer, ServerKind, TestDatabase};
+
+use super::{append, on_every_server};
+
+on_every_server!(
+    what_was_committed_survives_a_killed_server_and_work_goes_on,
+    a_server_that_stops_within_a_commit_leaves_its_outcome_unknown,
+);
+
+/// A server of the test's own.
+async fn own(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlStore) {
+    let server = DatabaseServer::start(kind, Durability::Full).await.unwrap();
+    let database = server.database(None).await.unwrap();
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    store.migrate().await.unwrap();
+    (server, database, store)
+}
+
+fn ids(names: &[String]) -> Vec<EventId> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+async fn what_was_committed_survives_a_killed_server_and_work_goes_on(kind: ServerKind) {
+    let (server, _database, store) = own(kind).await;
+    let mut committed = Vec::new();
+    for round in 0..2 {
+        for n in 0..20 {
+            let name = format!("{round}-{n}");
+            append(&store, &[event(&name, n, round)]).await.unwrap();
+            committed.push(name);
+        }
+        let mut open = store.begin().await.unwrap();
+        open.append(&[event(&format!("open-{round}"), 1, 1)]).await.unwrap();
+        server.kill().unwrap();
+        let lost = open.append(&[event(&format!("lost-{round}"), 1, 1)]).await;
+        assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+        let away = store.begin().await.map(drop);
+        assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+        server.restart().await.unwrap();
+        append(&store, &[event(&format!("back-{round}"), 1, 1)]).await.unwrap();
+        committed.push(format!("back-{round}"));
+        let found = store.view().await.unwrap().outbox_by_event(&ids(&committed)).await.unwrap();
+        assert_eq!(found.len(), committed.len(), "a committed event was lost");
+        let undone = [format!("open-{round}"), format!("lost-{round}")];
+        assert!(store.view().await.unwrap().outbox_by_event(&ids(&undone)).await.unwrap().is_empty());
+    }
+}
+
+async fn a_server_that_stops_within_a_commit_leaves_its_outcome_unknown(kind: ServerKind) {
+    let (server, _database, store) = own(kind).await;
+    let mut unit = store.begin().await.unwrap();
+    unit.append(&[event("maybe", 1, 1)]).await.unwrap();
+    server.pause().unwrap();
+    let outcome = tokio::time::timeout(PATIENCE, unit.commit()).await.expect("a bounded wait");
+    assert!(matches!(outcome, Err(StoreError::CommitUnknown(_))), "{outcome:?}");
+    server.go_on().unwrap();
+    append(&store, &[event("after", 2, 1)]).await.unwrap();
+    let found =
+        store.view().await.unwrap().outbox_by_event(&ids(&["maybe".into(), "after".into()])).await.unwrap();
+    assert!(found.iter().any(|row| row.event_id.as_str() == "after"));
+}

@@ -1,0 +1,295 @@
+//! The server is killed, stopped, blocked, or the network between is not what it should be.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use handover_application::ports::Requeue;
+use handover_contract::PATIENCE;
+use handover_tests::servers::proxy::{Proxy, Traffic};
+
+use super::*;
+
+/// `basic.consume` of [`QUEUE`] on the wire: class, method, a reserved number, the name.
+const CONSUME: &str = "\0\x3c\0\x14\0\0\x0cfaults.queue";
+
+/// Threads of lapin in this process.
+fn io_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let name =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.filter(|task| task.path().exists()).map(name).filter(|name| name.starts_with("lapin")).count()
+}
+
+/// Runs a test of this program again in a process of its own, where only that test has threads; says whether it did: in that
+/// process it does not.
+fn alone(test: &str) -> bool {
+    const ALONE: &str = "ALONE_IN_ITS_PROCESS";
+    if std::env::var_os(ALONE).is_some() {
+        return false;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
+    true
+}
+
+/// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second later. Killed before that, it starts the queue from
+/// scratch and without a leader.
+async fn keep_new_queues(server: &RabbitServer) {
+    server.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.unwrap();
+}
+
+/// Publishes windows until one fails, and counts those that were answered; tells what was confirmed.
+async fn load(broker: RabbitBroker, prefix: &'static str, answered: Arc<AtomicUsize>) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for round in 0.. {
+        match publish(&broker, &routed(&format!("{prefix}-{round}"), 50)).await {
+            Ok(outcomes) => all.extend(confirmed(&outcomes)),
+            answer => {
+                unreachable(answer);
+                break;
+            }
+        }
+        answered.fetch_add(1, Ordering::SeqCst);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_confirmed_survives_kills_in_mid_window() {
+    let (server, vhost) = own_server().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    keep_new_queues(&server).await;
+    let mut all = BTreeSet::new();
+    for prefix in ["first", "second"] {
+        let answered = Arc::new(AtomicUsize::new(0));
+        let loading = tokio::spawn(load(broker.clone(), prefix, Arc::clone(&answered)));
+        eventually("windows are answered", || async { (answered.load(Ordering::SeqCst) >= 5).then_some(()) })
+            .await;
+        server.kill().unwrap();
+        let confirmed =
+            tokio::time::timeout(NOTICED_WITHIN, loading).await.expect("the kill is noticed").unwrap();
+        assert!(!confirmed.is_empty());
+        all.extend(confirmed);
+        server.restart().await.unwrap();
+        publish_until_confirmed(&broker, &routed(&format!("{prefix}-after"), 5)).await;
+    }
+    drain(&broker, QUEUE, &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_messages_expire_loses_none_of_a_quorum_queue() {
+    let (server, vhost) = own_server().await;
+    let broker = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let delay = QueueSpec {
+        ttl: Some(Duration::from_secs(1)),
+        dead_letter_key: Some("due".to_owned()),
+        ..queue("delay", &["later"])
+    };
+    broker.declare(&topology(&[delay, queue("due", &["due"])])).await.unwrap();
+    keep_new_queues(&server).await;
+    let mut all = BTreeSet::new();
+    for round in 0..20 {
+        let window: Vec<_> = (0..200).map(|n| (format!("{round}-{n}"), "later")).collect();
+        all.extend(confirmed(&publish(&broker, &window).await.unwrap()));
+    }
+    eventually("messages expire", || async {
+        let depths = broker.queues().await.ok()?;
+        depths.into_iter().find(|depth| depth.name == "due" && depth.ready > 0)
+    })
+    .await;
+    server.kill().unwrap();
+    server.restart().await.unwrap();
+    drain(&broker, "due", &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_connection_fails_publishing_at_once_and_acks_go_on() {
+    let (server, vhost) = own_server().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("before", 10)).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    let mut held = consumer.next().await.unwrap();
+    while held.len() < 10 {
+        held.extend(consumer.next().await.unwrap());
+    }
+    server.set_memory_alarm(true).await.unwrap();
+
+    let begun = Instant::now();
+    for attempt in 0..20 {
+        let why = unreachable(publish(&broker, &routed(&format!("blocked-{attempt}"), 5)).await);
+        assert!(why.contains("blocked") && why.contains("memory"), "{why}");
+    }
+    // As long as the confirms of a single one may take.
+    assert!(begun.elapsed() < PATIENCE, "20 attempts took {:?}", begun.elapsed());
+    assert!(broker.blocked().await.is_some());
+
+    consumer.ack(&tags(&held[..5])).await.unwrap();
+    consumer.nack(&tags(&held[5..]), Requeue::Yes).await.unwrap();
+    let again = eventually("the acks arrived", || async {
+        let depths = broker.queues().await.unwrap();
+        depths.into_iter().find(|depth| depth.ready + depth.unacked == 5)
+    })
+    .await;
+    assert_eq!(again.name, QUEUE);
+
+    server.set_memory_alarm(false).await.unwrap();
+    publish_until_confirmed(&broker, &routed("after", 10)).await;
+    assert_eq!(broker.blocked().await, None);
+    consumer.close().await.unwrap();
+    let seen = drain(&broker, QUEUE, &routed("after", 10).into_iter().map(|(id, _)| id).collect()).await;
+    // The window that found out may have been on its way; those after it were not sent.
+    assert!(!seen.iter().any(|id| id.starts_with("blocked-") && !id.starts_with("blocked-0-")), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind() {
+    if alone("rabbitmq::outages::a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind") {
+        return;
+    }
+    let (server, vhost) = own_server().await;
+    let mut patience = settings(&vhost.url(), QueueType::Quorum);
+    patience.confirm_timeout = Duration::from_millis(500);
+    patience.connect_timeout = Duration::from_millis(300);
+    patience.longest_pause = Duration::from_millis(200);
+    declared(&vhost.url(), QueueType::Quorum).await;
+    let broker = RabbitBroker::new(patience);
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    let threads = io_threads();
+    server.pause().unwrap();
+    // Between two attempts to connect it fails at once.
+    let (mut connecting, mut pausing) = (0, 0);
+    let begun = Instant::now();
+    while connecting < 8 || pausing < 8 {
+        match unreachable(publish(&broker, &routed("lost", 5)).await).starts_with("not connected") {
+            true => pausing += 1,
+            false => connecting += 1,
+        }
+        assert!(begun.elapsed() < NOTICED_WITHIN, "{connecting} attempts to connect, {pausing} between them");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    eventually("threads end", || async { (io_threads() <= threads + 3).then_some(()) }).await;
+    server.go_on().unwrap();
+    publish_until_confirmed(&broker, &routed("after", 5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confirms_that_never_come_are_an_unknown_outcome_and_not_a_lost_message() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let mut patience = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    patience.confirm_timeout = Duration::from_millis(500);
+    let broker = RabbitBroker::new(patience);
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    proxy.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
+    unreachable(publish(&broker, &routed("unknown", 20)).await);
+    proxy.set(Traffic::default());
+    publish_until_confirmed(&broker, &routed("unknown", 20)).await;
+    let wanted = routed("unknown", 20).into_iter().map(|(id, _)| id).collect();
+    drain(&broker, QUEUE, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_connection_is_made_anew_and_its_deliveries_come_again() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("a", 5)).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    let held = consumer.next().await.unwrap();
+    proxy.cut();
+    let end = tokio::time::timeout(NOTICED_WITHIN, async {
+        loop {
+            if let Err(end) = consumer.next().await {
+                return end;
+            }
+        }
+    });
+    assert!(matches!(end.await.expect("the cut is noticed"), BrokerError::Closed { .. }));
+    assert!(consumer.ack(&tags(&held)).await.is_err(), "nothing is settled on a connection that is gone");
+    let seen = drain(&broker, QUEUE, &routed("a", 5).into_iter().map(|(id, _)| id).collect()).await;
+    assert_eq!(seen.len(), 5);
+    publish_until_confirmed(&broker, &routed("b", 5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_an_operator_closes_are_an_outage_and_made_anew() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    publish_until_confirmed(&broker, &routed("a", 5)).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    vhost.close_connections().await.unwrap();
+    eventually("the subscription ends", || async { consumer.next().await.err() }).await;
+    publish_until_confirmed(&broker, &routed("b", 5)).await;
+    let wanted = routed("a", 5).into_iter().chain(routed("b", 5)).map(|(id, _)| id).collect();
+    drain(&broker, QUEUE, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_the_server_has_forgotten_is_ended_and_can_subscribe_anew() {
+    let vhost = vhost().await;
+    let broker = declared(&vhost.url(), QueueType::Quorum).await;
+    let consumer = subscribe(&broker, QUEUE).await;
+    publish_until_confirmed(&broker, &routed("before", 3)).await;
+    let held = consumer.next().await.unwrap();
+    consumer.ack(&tags(&held)).await.unwrap();
+    vhost.forget_consumers(QUEUE).await.unwrap();
+    publish_until_confirmed(&broker, &routed("after", 3)).await;
+    let end = tokio::time::timeout(NOTICED_WITHIN, async {
+        loop {
+            match consumer.next().await {
+                // What was delivered before the server forgot.
+                Ok(deliveries) => consumer.ack(&tags(&deliveries)).await.unwrap(),
+                Err(end) => return end,
+            }
+        }
+    });
+    assert!(matches!(end.await.expect("it is noticed"), BrokerError::Closed { .. }));
+    drain(&broker, QUEUE, &routed("after", 3).into_iter().map(|(id, _)| id).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_was_answered_too_late_keeps_no_message_from_the_next() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let mut impatient = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    impatient.answer_timeout = Duration::from_millis(500);
+    declared(&vhost.url(), QueueType::Quorum).await;
+    let broker = RabbitBroker::new(impatient);
+    publish_until_confirmed(&broker, &routed("before", 1)).await;
+    proxy.hold_after(CONSUME);
+    unreachable(broker.subscribe(QUEUE, 100.try_into().unwrap()).await.map(drop));
+    proxy.set(Traffic::default());
+    publish_until_confirmed(&broker, &routed("after", 40)).await;
+    let wanted = routed("before", 1).into_iter().chain(routed("after", 40)).map(|(id, _)| id).collect();
+    drain(&broker, QUEUE, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_declared_while_the_server_was_away_is_there_when_it_comes() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    proxy.set(Traffic { refuse: true, ..Traffic::default() });
+    let broker = RabbitBroker::new(settings(&vhost.url_by(proxy.port()), QueueType::Quorum));
+    unreachable(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
+    unreachable(publish(&broker, &routed("early", 1)).await);
+    proxy.set(Traffic::default());
+    publish_until_confirmed(&broker, &routed("after", 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_slow_line_everything_takes_longer_and_nothing_else() {
+    let vhost = vhost().await;
+    let proxy = Proxy::start(shared().await.port()).await.unwrap();
+    let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
+    proxy.set(Traffic { delay: Duration::from_millis(40), ..Traffic::default() });
+    let window = routed("slow", 100);
+    let outcomes = publish(&broker, &window).await.unwrap();
+    assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
+    let seen = drain(&broker, QUEUE, &window.into_iter().map(|(id, _)| id).collect()).await;
+    assert_eq!(seen.len(), 100, "nothing came twice");
+}

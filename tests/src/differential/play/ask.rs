@@ -1,0 +1,215 @@
+//! Reads, and what they say without what is each store's own.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_application::ports::{
+    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, DeadLetterFilter, Numbered, OrderSide,
+    OutboxFilter, OutboxRow, PartitionLease, StoreError, Unapplied, View,
+};
+use handover_contract::samples::{self, event_id, order_id, payment_id, product_id, start, tenant, user};
+use handover_domain::{AggregateRef, OutboxStatus, Partition, PartitionSet};
+
+use super::super::steps::{Query, Small};
+use super::{aggregate_of, moment, partition_of, told};
+
+fn set(partitions: &[Small]) -> PartitionSet {
+    let both = |number: &Small| [partition_of(*number), Partition::of(tenant(2), *number)];
+    partitions.iter().flat_map(both).collect()
+}
+
+fn all(aggregates: &[(Small, &str, Small)]) -> Vec<AggregateRef> {
+    aggregates.iter().map(|(of, kind, id)| aggregate_of(*of, kind, *id)).collect()
+}
+
+pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String {
+    match query.clone() {
+        Query::Product(t, id) => told(view.product_by_id(tenant(t), product_id(id)).await),
+        Query::Products { tenant: t, status, before, limit } => {
+            told(view.products_page(tenant(t), status, before.map(product_id), limit).await)
+        }
+        Query::Order(t, id) => told(view.order_by_id(tenant(t), order_id(id)).await),
+        Query::OrderOfParty(t, id, who) => {
+            told(view.order_of_party(tenant(t), order_id(id), user(who)).await)
+        }
+        Query::Orders { tenant: t, user: who, side, status, before, limit } => {
+            told(view.orders_page(tenant(t), user(who), side, status, before.map(order_id), limit).await)
+        }
+        Query::Overdue { at, limit } => told(view.orders_overdue(moment(at), limit).await),
+        Query::Payment(id) => told(view.payment_by_id(payment_id(id)).await),
+        Query::Processing(t, order) => told(view.payment_in_processing(tenant(t), order_id(order)).await),
+        Query::Payments(t, order) => told(view.payments_of(tenant(t), order_id(order)).await),
+        Query::Due { partitions, at, on_failed, limit } => {
+            told(view.outbox_due(set(&partitions), moment(at), on_failed, limit).await.map(nameless))
+        }
+        Query::NextDue { partitions, at } => told(view.outbox_next_due(set(&partitions), moment(at)).await),
+        Query::ByEvent(events) => {
+            let wanted: Vec<_> = events.iter().map(|id| event_id(id)).collect();
+            let rows = view.outbox_by_event(&wanted).await;
+            told(rows.map(|mut rows| {
+                rows.sort_by_key(|row| row.id);
+                nameless(rows)
+            }))
+        }
+        Query::Page { tenant: t, status, aggregate, from, to, skip, limit } => {
+            let filter = OutboxFilter {
+                tenant: t.map(tenant),
+                status,
+                event_type: None,
+                aggregate_id: aggregate,
+                from: from.map(moment),
+                to: to.map(moment),
+            };
+            told(page(view, &filter, skip, limit).await)
+        }
+        Query::About(aggregates) => told(view.outbox_about(&all(&aggregates)).await.map(nameless)),
+        Query::Blocked { tenant: t, skip, limit } => {
+            let all = view.blocked_page(None, None, 1_000).await.expect("a page can be read");
+            told(view.blocked_page(t.map(tenant), below(&all, skip), limit).await.map(unnumbered))
+        }
+        Query::OutboxCounts(t) => told(view.outbox_counts(t.map(tenant)).await),
+        Query::Consumed { tenant: t, event, consumer, status, skip, limit } => {
+            let filter = ConsumedFilter {
+                tenant: t.map(tenant),
+                event_id: event.map(event_id),
+                consumer: consumer.map(str::to_owned),
+                status,
+            };
+            let any = ConsumedFilter::default();
+            let all = view.consumed_page(&any, None, 1_000).await.expect("a page can be read");
+            let page = view.consumed_page(&filter, below(&all, skip), limit).await;
+            told(page.map(|page| unnumbered(page).into_iter().map(shown).collect::<Vec<_>>()))
+        }
+        Query::ConsumedOf(events) => {
+            let events: Vec<_> = events.into_iter().map(event_id).collect();
+            told(view.consumed_of(&events).await.map(|rows| rows.into_iter().map(shown).collect::<Vec<_>>()))
+        }
+        Query::ConsumeCounts(t) => told(view.consume_counts(t.map(tenant)).await),
+        Query::Consumption(consumer, event) => {
+            told(view.consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)))
+        }
+        Query::Unapplied { consumer, types, since, aggregates } => {
+            let aggregates = all(&aggregates);
+            let found = view.unapplied(consumer, &types, moment(since), &aggregates).await;
+            told(found.map(|found| found.into_iter().map(plain).collect::<Vec<_>>()))
+        }
+        Query::Leftovers { consumer, idle_since, now, limit } => {
+            told(view.leftovers(consumer, moment(idle_since), moment(now), limit).await)
+        }
+        Query::Unseen { consumer, types, since, after, until, limit } => {
+            let found =
+                view.unseen(consumer, &types, moment(since), moment(after), moment(until), limit).await;
+            told(found.map(nameless))
+        }
+        Query::Subscription(consumer) => told(view.consumer_subscription(consumer).await),
+        Query::DeadLetter(queue, key) => told(view.dead_letter(queue, key).await),
+        Query::DeadLetters { tenant: t, queue, status, skip, limit } => {
+            let queue = queue.map(str::to_owned);
+            let filter = DeadLetterFilter { tenant: t.map(tenant), queue, event_type: None, status };
+            let any = DeadLetterFilter::default();
+            let all = view.dead_letters_page(&any, None, 1_000).await.expect("a page can be read");
+            told(view.dead_letters_page(&filter, below(&all, skip), limit).await.map(unnumbered))
+        }
+        Query::DeadLettersOf(keys) => {
+            let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
+            told(view.dead_letters_of(&keys).await)
+        }
+        Query::Undecided(t) => told(view.undecided_dead_letters(t.map(tenant)).await),
+        Query::Audit { tenant: t, skip, limit } => {
+            let all =
+                view.audit_page(&AuditFilter::default(), None, 1_000).await.expect("a page can be read");
+            told(
+                view.audit_page(
+                    &AuditFilter { tenant: t.map(tenant), changes: limit % 2 == 1 },
+                    below(&all, skip),
+                    limit,
+                )
+                .await
+                .map(unnumbered),
+            )
+        }
+        Query::ListingChanges(t, order) => told(view.listing_changes(tenant(t), order_id(order)).await),
+        Query::Listing(t, seller) => told(view.listing_of(tenant(t), user(seller)).await),
+        Query::Shipments(t, order) => told(view.shipment_tasks(tenant(t), order_id(order)).await),
+        Query::ListingPage { tenant: t, before, limit } => {
+            told(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
+        }
+        Query::ShipmentPage { tenant: t, side, skip, limit } => {
+            let who = samples::shipment_task(1, "e1");
+            let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
+            let all =
+                view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("a page can be read");
+            told(view.shipments_page(tenant(t), who, side, below(&all, skip), limit).await.map(unnumbered))
+        }
+        Query::Notifications(t, order) => told(view.notifications_about(tenant(t), order_id(order)).await),
+        Query::NotificationPage { tenant: t, user: who, skip, limit } => {
+            let who = user(who);
+            let all = view.notifications_page(tenant(t), who, None, 1_000).await.expect("a page can be read");
+            told(view.notifications_page(tenant(t), who, below(&all, skip), limit).await.map(unnumbered))
+        }
+        Query::CreditChanges(t, order) => told(view.credit_changes(tenant(t), order_id(order)).await),
+        Query::Credit(t, buyer) => told(view.credit_of(tenant(t), user(buyer)).await),
+        Query::LiveRelays => told(view.live_relays().await),
+        Query::Leases => told(leases(view).await),
+    }
+}
+
+/// Rows without what is the store's own: their ids, and when a row was added.
+fn nameless(rows: Vec<OutboxRow>) -> Vec<OutboxRow> {
+    rows.into_iter()
+        .map(|row| OutboxRow {
+            id: 0,
+            update_time: if row.status == OutboxStatus::New { start() } else { row.update_time },
+            ..row
+        })
+        .collect()
+}
+
+/// To 10 s: whole leases are ended by a clock that runs.
+fn rounded(record: ConsumeRecord) -> ConsumeRecord {
+    let tens = |until: DateTime<Utc>| {
+        start() + TimeDelta::seconds((until - start() + TimeDelta::seconds(5)).num_seconds() / 10 * 10)
+    };
+    ConsumeRecord { lease_until: record.lease_until.map(tens), ..record }
+}
+
+fn shown(row: Consumed) -> Consumed {
+    Consumed { record: rounded(row.record), ..row }
+}
+
+fn plain(unapplied: Unapplied) -> (Vec<OutboxRow>, Option<ConsumeRecord>) {
+    (nameless(vec![unapplied.event]), unapplied.record.map(rounded))
+}
+
+/// The number of the row that is so far down.
+fn below<E>(all: &[Numbered<E>], skip: usize) -> Option<i64> {
+    skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id)
+}
+
+/// Rows without their numbers, which are each store's own.
+fn unnumbered<E>(rows: Vec<Numbered<E>>) -> Vec<E> {
+    rows.into_iter().map(|row| row.effect).collect()
+}
+
+/// A page that begins below the row that is so far down.
+async fn page<V: View + ?Sized>(
+    view: &mut V,
+    filter: &OutboxFilter,
+    skip: usize,
+    limit: u32,
+) -> Result<Vec<OutboxRow>, StoreError> {
+    let all = view.outbox_page(&OutboxFilter::default(), None, 1_000).await?;
+    let before = skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id);
+    Ok(nameless(view.outbox_page(filter, before, limit).await?))
+}
+
+/// The leases with what is left of them, to 10 s; those of partitions that nobody ever had are left out.
+async fn leases<V: View + ?Sized>(view: &mut V) -> Result<Vec<(PartitionLease, Option<i64>)>, StoreError> {
+    let now = view.database_now().await?;
+    let leases = view.partition_leases().await?.into_iter().filter(|lease| lease.epoch > 0);
+    let left = |until: DateTime<Utc>| (until - now + TimeDelta::seconds(5)).num_seconds() / 10 * 10;
+    Ok(leases
+        .map(|lease| {
+            let left = lease.lease_until.map(left).map(|left| left.max(0));
+            (PartitionLease { lease_until: None, ..lease }, left)
+        })
+        .collect())
+}

@@ -1,0 +1,171 @@
+//! Writes as they are asked of a unit of work.
+
+use handover_application::ports::{
+    AuditEntry, Consumption, CreditChange, DeadLetter, Decision, FailedPublish, ListingChange, NewEvent,
+    NewShipmentTask, Notification, PartitionHold, RelayId, UnitOfWork,
+};
+use handover_contract::samples::{
+    self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, user,
+};
+use handover_domain::{Order, Payment, Product};
+
+use super::super::steps::{Event, Op, Row, Small};
+use super::ask::ask;
+use super::{LEASE_MS, aggregate_of, moment, partition_of, told};
+
+fn hold((partition, epoch): (Small, i64)) -> PartitionHold {
+    PartitionHold { partition: partition_of(partition), epoch }
+}
+
+fn relay_of(number: Small) -> RelayId {
+    relay(&format!("r{number}"))
+}
+
+fn new_event(event: &Event) -> NewEvent {
+    NewEvent {
+        aggregate: aggregate_of(event.tenant, event.kind, event.aggregate),
+        occurred_at: moment(event.at),
+        ..samples::of_type(event.event_type, samples::event(event.id, event.aggregate, event.seq))
+    }
+}
+
+fn consumption(row: &Row) -> Consumption {
+    Consumption {
+        expected: row.expected,
+        status: row.status,
+        attempts: row.attempts,
+        next_retry_time: row.retry.map(moment),
+        lease_until: row.lease.map(moment),
+        consume_time: moment(row.at),
+        aggregate: aggregate_of(row.tenant, "Order", 1),
+        ..samples::consumption(row.consumer, &samples::event(row.event, 1, 1))
+    }
+}
+
+pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
+    match op.clone() {
+        Op::InsertProduct { tenant: t, id, seller } => {
+            let product = Product { tenant: tenant(t), seller: user(seller), ..samples::product(id) };
+            told(unit.insert_product(&product).await)
+        }
+        Op::AdvanceProduct { tenant: t, id, version, status } => {
+            let before = samples::product(id);
+            let after =
+                Product { tenant: tenant(t), version, status, update_time: moment(version), ..before };
+            told(unit.advance_product(&after).await)
+        }
+        Op::InsertOrder { tenant: t, id, buyer, at } => {
+            let order = Order {
+                tenant: tenant(t),
+                buyer: user(buyer),
+                create_time: moment(at),
+                ..samples::order(id)
+            };
+            told(unit.insert_order(&order).await)
+        }
+        Op::AdvanceOrder { tenant: t, id, version, status } => {
+            let now = unit.order_by_id(tenant(t), order_id(id)).await.expect("an order can be read");
+            let now = now.unwrap_or_else(|| Order { tenant: tenant(t), ..samples::order(id) });
+            let after = Order { version, ..order_moved_to(&now, status, moment(version)) };
+            told(unit.advance_order(&after).await)
+        }
+        Op::InsertPayment { tenant: t, id, order } => {
+            told(unit.insert_payment(&Payment { tenant: tenant(t), ..samples::payment(id, order) }).await)
+        }
+        Op::AdvancePayment { tenant: t, id, order, version, status, transaction } => {
+            let now = unit.payment_by_id(payment_id(id)).await.expect("a payment can be read");
+            let now = now.unwrap_or_else(|| samples::payment(id, order));
+            let settled = samples::settled(&now, status, transaction);
+            told(unit.advance_payment(&Payment { tenant: tenant(t), version, ..settled }).await)
+        }
+        Op::Append(events) => told(unit.append(&events.iter().map(new_event).collect::<Vec<_>>()).await),
+        Op::MarkSent { events, at } => {
+            let proofs: Vec<_> = events.iter().map(|id| confirmed(id)).collect();
+            told(unit.mark_sent(&proofs.iter().collect::<Vec<_>>(), moment(at)).await)
+        }
+        Op::MarkFailed { events, at } => {
+            let failed: Vec<FailedPublish> = events.iter().map(failed_publish).collect();
+            told(unit.mark_failed(&failed, moment(at)).await)
+        }
+        Op::Redrive { events, at } => {
+            let rows: Vec<_> = events.iter().map(|(id, due)| samples::redrive(id, moment(*due))).collect();
+            told(unit.redrive(&rows, moment(at)).await)
+        }
+        Op::Release { tenant, kind, aggregate, at } => {
+            told(unit.release(&aggregate_of(tenant, kind, aggregate), moment(at)).await)
+        }
+        Op::Take { relay, partition, epoch } => {
+            told(unit.take_partition(&relay_of(relay), partition_of(partition), epoch, LEASE_MS).await)
+        }
+        Op::Renew { relay, holds } => {
+            let holds: Vec<_> = holds.into_iter().map(hold).collect();
+            let renewed = unit.renew_partitions(&relay_of(relay), &holds, LEASE_MS).await;
+            told(renewed.map(|mut holds| {
+                holds.sort_by_key(|hold| (hold.partition, hold.epoch));
+                holds
+            }))
+        }
+        Op::GiveBack { relay, holds } => {
+            told(unit.give_back(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await)
+        }
+        Op::Fence { relay, holds } => {
+            told(unit.fence(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await)
+        }
+        Op::Heartbeat(relay) => told(unit.heartbeat(&relay_of(relay), LEASE_MS).await),
+        Op::Forget(relay) => told(unit.forget_relay(&relay_of(relay)).await),
+        Op::EndAllLeases => told(unit.end_all_leases().await),
+        Op::Record(rows) => told(unit.record(&rows.iter().map(consumption).collect::<Vec<_>>()).await),
+        Op::Subscribe { consumer, at } => told(unit.subscribe_consumer(consumer, moment(at)).await),
+        Op::CheckedUntil { consumer, at } => told(unit.set_checked_until(consumer, moment(at)).await),
+        Op::Park { tenant: t, queue, key, at } => {
+            let letter =
+                DeadLetter { tenant: tenant(t), died_at: moment(at), ..samples::dead_letter(queue, key) };
+            told(unit.park(&[letter]).await)
+        }
+        Op::Decide { queue, key, from, to, note, at } => {
+            let note = note.map(str::to_owned);
+            let decision = Decision { from, note, at: moment(at), ..samples::decision(queue, key, to) };
+            told(unit.decide(&decision).await)
+        }
+        Op::Audit { tenant: t, action } => told(
+            unit.audit(&AuditEntry {
+                tenant: tenant(t),
+                changed: u64::from(action == "a"),
+                ..samples::audit_entry(action)
+            })
+            .await,
+        ),
+        Op::ChangeListings(changes) => {
+            let changes: Vec<ListingChange> = changes
+                .into_iter()
+                .map(|(product, order, kind)| samples::listing_change(product, order, kind, "e1"))
+                .collect();
+            told(unit.change_listings(&changes).await)
+        }
+        Op::OpenShipments(orders) => {
+            let tasks: Vec<NewShipmentTask> =
+                orders.into_iter().map(|order| samples::shipment_task(order, "e1")).collect();
+            told(unit.open_shipments(&tasks).await)
+        }
+        Op::Notify(rows) => {
+            let row = |(t, order, recipient)| Notification {
+                tenant: tenant(t),
+                ..samples::notification(order, recipient, "e1")
+            };
+            told(unit.notify(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
+        }
+        Op::ChangeCredit(rows) => {
+            let row = |(t, buyer, order, step)| CreditChange {
+                tenant: tenant(t),
+                ..samples::credit_change(buyer, order, step, "e1")
+            };
+            told(unit.change_credit(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
+        }
+        Op::TakeIds { kind, size } => told(unit.take_id_block(kind, size).await),
+        Op::Read(query) => ask(unit, &query).await,
+    }
+}
+
+fn failed_publish((id, due, last): &(&'static str, Option<Small>, bool)) -> FailedPublish {
+    if *last { samples::to_failed(id) } else { samples::to_retry(id, due.map(moment)) }
+}
