@@ -1,7 +1,7 @@
 //! `handover demo` as it is shipped: a whole market day, as a stranger would see it first. The verdict it gives about
 //! itself is given again here by another judge, who reads the same file with SQL of his own.
 //!
-//! `HANDOVER_LONG=1` plays 2,000 orders instead of 200. Small days, and promises broken on purpose: `bootstrap/tests/demo`.
+//! `HANDOVER_LONG=1` plays 2,000 orders instead of 200. Small days: `bootstrap/tests/cli/demo.rs`.
 
 #![allow(
     clippy::unwrap_used,

@@ -15,7 +15,6 @@ mod market;
 mod mishaps;
 mod plan;
 mod report;
-mod sabotage;
 mod settings;
 mod settle;
 mod verdict;
@@ -49,7 +48,6 @@ use market::Market;
 use mishaps::Mishaps;
 use plan::{Plan, Unplannable};
 use report::Report;
-use sabotage::Spared;
 use verdict::{Evidence, Taker, Terms};
 
 /// How long the broker is away.
@@ -178,14 +176,8 @@ impl Demo<'_> {
         // A reader of its own: what it finds is in the file.
         let looked = Looked::readable(&self.config.database).await?;
         let app = service.app();
-        let day = Day {
-            app,
-            store: &looked.store,
-            mishaps: self.mishaps,
-            market: &market,
-            broken: self.arguments.broken,
-        };
-        let told = day.play(&plan).await.map_err(|spared| self.spared(spared))?;
+        let day = Day { app, store: &looked.store, mishaps: self.mishaps, market: &market };
+        let told = day.play(&plan).await.map_err(Failure::database(&looked.choice))?;
 
         self.progress.phase("reading the database", 0);
         let books =
@@ -235,16 +227,6 @@ impl Demo<'_> {
             exit = Exit::Failed;
         }
         Ok(exit)
-    }
-
-    fn spared(&self, spared: Spared) -> Failure {
-        match spared {
-            Spared::Store(cause) => Failure::database(&self.config.database)(cause),
-            Spared::Nothing => Failure::Usage {
-                what: spared.to_string(),
-                remedy: "name another --seed, or more --orders".to_owned(),
-            },
-        }
     }
 }
 
