@@ -151,7 +151,7 @@ mod tests {
         Config::load(&Sources { variables, ..Sources::default() }).unwrap()
     }
 
-    const WITHIN: Duration = Duration::from_secs(5);
+    const WITHIN: Duration = Duration::from_secs(30);
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_service_starts_stops_and_starts_again_in_one_process() {

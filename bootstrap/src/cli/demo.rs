@@ -1,6 +1,6 @@
 //! What `demo` takes.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::OutputArgs;
 
@@ -37,46 +37,4 @@ pub struct DemoArgs {
     /// How it is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Breaks a promise on purpose, in the data, to see that the verdict notices.
-    #[arg(long = "break", value_name = "WHICH", value_enum, hide = true)]
-    pub broken: Option<Break>,
-}
-
-/// A promise broken on purpose: for the tests of the verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Break {
-    /// A shipment task is never opened, and the consume log says that it was.
-    LoseEffect,
-    /// A shipment task is opened twice.
-    DoubleEffect,
-    /// Notifications about one order come in the wrong order.
-    Reorder,
-    /// An order changes without an event.
-    LoseEvent,
-    /// A confirmed event is unconfirmed again.
-    Unconfirm,
-    /// A sold product is on sale.
-    FreeProduct,
-    /// The lamp is sold a second time.
-    SecondBuyer,
-    /// A dead letter that nobody explains.
-    OpenLetter,
-    /// A consumer needs a second attempt.
-    SpendAttempt,
-    /// An entry of the ledger is more than it was.
-    Unbalance,
-    /// A buyer has more than the entries say.
-    DriftBalance,
-    /// Something is still held.
-    LeaveHold,
-    /// What a paid order named is released.
-    ReleaseHold,
-    /// A coupon is used a second time.
-    ReuseCoupon,
-    /// An order earns its points twice.
-    EarnTwice,
-    /// A refunded order is paid back twice.
-    RefundTwice,
-    /// A late payment is paid back twice.
-    LateTwice,
 }

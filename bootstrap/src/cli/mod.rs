@@ -22,7 +22,7 @@ use crate::Failure;
 use crate::config::{Config, Sources};
 
 pub use bench::{BenchArgs, BenchMode};
-pub use demo::{Break, DemoArgs};
+pub use demo::DemoArgs;
 pub use dlq::{DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs, LettersArgs};
 pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, Output, OutputArgs, PageArgs, QueuesArgs};
 pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_application::App;
-use handover_application::ports::{Clock, Store};
+use handover_application::ports::{Clock, Store, StoreError};
 use handover_system::SystemClock;
 
 use super::OUTAGE;
@@ -12,16 +12,14 @@ use super::journal::Account;
 use super::market::{Market, Offer, Pace};
 use super::mishaps::Mishaps;
 use super::plan::Plan;
-use super::sabotage::{Moment, Spared, strike};
 use super::settle::{Until, wait};
-use crate::cli::Break;
 
 /// What the operator says about the spoiled message.
 const EXPLANATION: &str = "spoiled on its way on purpose; its event was applied from the outbox";
 
 /// What a day is played with.
 pub(super) struct Day<'a> {
-    /// The service, for looking and for breaking; the people of the market use the API.
+    /// The service, for reading its state; the people of the market use the API.
     pub(super) app: &'a App,
     /// The database, through readers of its own.
     pub(super) store: &'a dyn Store,
@@ -29,13 +27,11 @@ pub(super) struct Day<'a> {
     pub(super) mishaps: &'a Mishaps,
     /// The people.
     pub(super) market: &'a Market,
-    /// The promise to be broken, if any.
-    pub(super) broken: Option<Break>,
 }
 
 impl Day<'_> {
     /// Plays it; what the clients were told is the answer.
-    pub(super) async fn play(&self, plan: &Plan) -> Result<Account, Spared> {
+    pub(super) async fn play(&self, plan: &Plan) -> Result<Account, StoreError> {
         let progress = &self.market.progress;
         self.mishaps.spoil(plan.spoiled);
         progress.phase("giving to the buyers", plan.gifts.count());
@@ -56,7 +52,7 @@ impl Day<'_> {
             self.market.rush(&lamp, &plan.crowd).await;
         }
         progress.phase("the broker is away", meanwhile.len());
-        self.outage(meanwhile).await?;
+        self.outage(meanwhile).await;
         progress.phase("trading goes on", after.len());
         self.market.trade(after, Pace::Full).await;
         progress.phase("paying back", 0);
@@ -67,24 +63,19 @@ impl Day<'_> {
         wait(Until::Quiet, self.app, self.store, progress).await?;
         progress.phase("looking at the dead letter", 0);
         self.explain(plan).await;
-        strike(self.app, self.broken, Moment::End).await?;
         Ok(self.market.journal.read())
     }
 
     /// Orders go on while the broker cannot be reached, and after that, if so many are left.
-    async fn outage(&self, offers: Vec<Offer>) -> Result<(), Spared> {
-        let since = SystemClock.now();
+    async fn outage(&self, offers: Vec<Offer>) {
         self.mishaps.cut();
         let away = async {
             // A little longer, so that it is never shorter.
             SystemClock.sleep(OUTAGE + Duration::from_millis(5)).await;
-            let struck = strike(self.app, self.broken, Moment::Outage(since)).await;
             self.mishaps.mend();
             self.market.progress.rename("the broker is back");
-            struck
         };
-        let (struck, ()) = tokio::join!(away, self.market.trade(offers, Pace::Over(OUTAGE)));
-        struck
+        tokio::join!(away, self.market.trade(offers, Pace::Over(OUTAGE)));
     }
 
     /// The operator looks at what died, and says why it did.

@@ -15,7 +15,6 @@ mod market;
 mod mishaps;
 mod plan;
 mod report;
-mod sabotage;
 mod settings;
 mod settle;
 mod verdict;
@@ -49,14 +48,14 @@ use market::Market;
 use mishaps::Mishaps;
 use plan::{Plan, Unplannable};
 use report::Report;
-use sabotage::Spared;
 use verdict::{Evidence, Taker, Terms};
 
 /// How long the broker is away.
 const OUTAGE: Duration = Duration::from_secs(3);
-/// How much later than its deadline an unpaid order may be closed: its message may have to wait until the broker is
-/// back, on a busy machine.
-const SLACK: Duration = Duration::from_secs(10);
+/// How much later than its deadline an unpaid order may be closed. A message closes it moments after the broker is back,
+/// on a very busy machine within seconds; the sweep, which runs every ten minutes, must have closed none. The bound lies
+/// between the two: it is no measure of the machine.
+const SLACK: Duration = Duration::from_secs(30);
 /// And how much more for each order of the day: they are placed as fast as they are answered, which is faster than they
 /// are settled.
 const SLACK_PER_ORDER: Duration = Duration::from_millis(1);
@@ -178,14 +177,8 @@ impl Demo<'_> {
         // A reader of its own: what it finds is in the file.
         let looked = Looked::readable(&self.config.database).await?;
         let app = service.app();
-        let day = Day {
-            app,
-            store: &looked.store,
-            mishaps: self.mishaps,
-            market: &market,
-            broken: self.arguments.broken,
-        };
-        let told = day.play(&plan).await.map_err(|spared| self.spared(spared))?;
+        let day = Day { app, store: &looked.store, mishaps: self.mishaps, market: &market };
+        let told = day.play(&plan).await.map_err(Failure::database(&looked.choice))?;
 
         self.progress.phase("reading the database", 0);
         let books =
@@ -235,16 +228,6 @@ impl Demo<'_> {
             exit = Exit::Failed;
         }
         Ok(exit)
-    }
-
-    fn spared(&self, spared: Spared) -> Failure {
-        match spared {
-            Spared::Store(cause) => Failure::database(&self.config.database)(cause),
-            Spared::Nothing => Failure::Usage {
-                what: spared.to_string(),
-                remedy: "name another --seed, or more --orders".to_owned(),
-            },
-        }
     }
 }
 

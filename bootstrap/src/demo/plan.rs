@@ -9,9 +9,9 @@ pub(super) use wishes::{Asked, Cover, Gifts, Voucher};
 use wishes::{Wish, arrange};
 
 /// Users who buy and sell: 1 to 50.
-pub(super) const USERS: i64 = 50;
+const USERS: i64 = 50;
 /// Who wants the lamp, all at once: 1001 to 1064.
-pub(super) const CROWD: i64 = 64;
+const CROWD: i64 = 64;
 /// Where the numbers of the crowd begin.
 const CROWD_FROM: i64 = 1_001;
 /// Who sells the lamp.

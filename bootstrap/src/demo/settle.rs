@@ -14,7 +14,7 @@ use crate::progress::Progress;
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(100);
 /// For how long nothing may move while something is open.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

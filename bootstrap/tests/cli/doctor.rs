@@ -1,13 +1,10 @@
 //! `doctor`: each way of being unwell with its line and the exit code.
 
 use std::net::TcpListener;
-use std::sync::Arc;
 
 use chrono::TimeDelta;
-use handover_application::Wake;
-use handover_application::ports::{Clock, EventMetadata, NewEvent, Store};
+use handover_application::ports::{Clock, EventMetadata, NewEvent};
 use handover_domain::{AggregateRef, TenantId};
-use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 use serde_json::Value;
 
@@ -174,9 +171,6 @@ fn a_database_that_is_a_folder_is_refused_by_name() {
 async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
     let world = World::new();
     world.run("migrate").done();
-    let clock = Arc::new(SystemClock);
-    let options = SqliteOptions::file(world.path("handover.db"));
-    let store = SqlStore::open_sqlite(&options, clock.clone(), Wake::default()).await.unwrap();
     let event = NewEvent {
         event_id: "e-1".parse().unwrap(),
         event_type: "ORDER_CREATED".to_owned(),
@@ -184,13 +178,10 @@ async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
         aggregate_seq: 1,
         payload: "{}".to_owned(),
         metadata: EventMetadata::default(),
-        occurred_at: clock.now() + TimeDelta::hours(2),
+        occurred_at: SystemClock.now() + TimeDelta::hours(2),
         max_retry_count: 3,
     };
-    let mut unit = store.begin().await.unwrap();
-    unit.append(&[event]).await.unwrap();
-    unit.commit().await.unwrap();
-    store.close().await;
+    world.change(async move |unit| unit.append(&[event]).await.unwrap()).await;
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     says(&ran, "clock", "warn", "it is 1h 59m");

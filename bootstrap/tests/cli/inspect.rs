@@ -1,11 +1,7 @@
 //! `outbox`, `dlq`, `queues`: the same as the API says, also while a process serves, and nothing changes.
 
-use std::sync::Arc;
-
-use handover_application::Wake;
-use handover_application::ports::{Clock, DeadLetter, DeadLetterStatus, Store};
+use handover_application::ports::{Clock, DeadLetter, DeadLetterStatus};
 use handover_domain::TenantId;
-use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 use serde_json::{Value, json};
 
@@ -156,12 +152,15 @@ fn queues_in_memory_are_seen_by_their_own_process_alone() {
     world.run("queues").refused(2, &["broker.url = \"memory:\"", "GET /api/v1/ops/queues"]);
 }
 
-/// Parks two dead letters, one of them a stranger's.
-async fn park(world: &World) {
-    let clock = Arc::new(SystemClock);
-    let options = SqliteOptions::file(world.path("handover.db"));
-    let store = SqlStore::open_sqlite(&options, clock.clone(), Wake::default()).await.unwrap();
-    let letter = |queue: &str, key: &str, event_type: Option<&str>, body: &str, reason: &str| DeadLetter {
+/// An open dead letter.
+pub(crate) fn letter(
+    queue: &str,
+    key: &str,
+    event_type: Option<&str>,
+    body: &str,
+    reason: &str,
+) -> DeadLetter {
+    DeadLetter {
         queue: queue.to_owned(),
         key: key.to_owned(),
         tenant: TenantId::DEFAULT,
@@ -169,11 +168,15 @@ async fn park(world: &World) {
         trace_id: None,
         body: body.to_owned(),
         reason: reason.to_owned(),
-        died_at: clock.now(),
+        died_at: SystemClock.now(),
         status: DeadLetterStatus::Open,
         decided_at: None,
         note: None,
-    };
+    }
+}
+
+/// Parks two dead letters, one of them a stranger's.
+async fn park(world: &World) {
     let letters = [
         letter(
             "inventory.update.queue",
@@ -184,10 +187,7 @@ async fn park(world: &World) {
         ),
         letter("order.timeout.queue", "h-2", None, "not JSON", "\u{1b}[2Jnot an object\nat all"),
     ];
-    let mut unit = store.begin().await.unwrap();
-    unit.park(&letters).await.unwrap();
-    unit.commit().await.unwrap();
-    store.close().await;
+    world.change(async move |unit| unit.park(&letters).await.unwrap()).await;
 }
 
 #[tokio::test]

@@ -1,13 +1,17 @@
-//! The command line through the real binary: what a person reads and the exit code that a script sees.
+//! The command line through the real binary: what a person reads and the exit code that a script sees; small market
+//! days; and what the README and `.deploy` show.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod closed;
 mod configuration;
+mod demo;
+mod deploy;
 mod doctor;
 mod documents;
 mod inspect;
 mod letters;
+mod library;
 mod metrics;
 mod operate;
 mod program;

@@ -1,5 +1,6 @@
 //! `outbox redrive|blocked|release`, `audit list`: on the database itself.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -14,17 +15,12 @@ use crate::program::World;
 
 impl World {
     pub(crate) async fn store(&self) -> SqlStore {
-        let options = SqliteOptions::file(self.path("handover.db"));
-        SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap()
+        open(&self.path("handover.db")).await
     }
 
     /// Does this in a unit of work.
     pub(crate) async fn change(&self, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
-        let store = self.store().await;
-        let mut unit = store.begin().await.unwrap();
-        work(unit.as_mut()).await;
-        unit.commit().await.unwrap();
-        store.close().await;
+        change(&self.path("handover.db"), work).await;
     }
 
     /// An event of order 7 that nobody will publish, for nobody serves.
@@ -42,6 +38,20 @@ impl World {
     fn event(&self, id: &str) -> Value {
         self.run(&format!("outbox show {id} --output json")).json()
     }
+}
+
+async fn open(database: &Path) -> SqlStore {
+    let options = SqliteOptions::file(database.to_owned());
+    SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap()
+}
+
+/// Does this in a unit of work on the database in that file.
+pub(crate) async fn change(database: &Path, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
+    let store = open(database).await;
+    let mut unit = store.begin().await.unwrap();
+    work(unit.as_mut()).await;
+    unit.commit().await.unwrap();
+    store.close().await;
 }
 
 pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> NewEvent {

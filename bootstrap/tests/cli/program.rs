@@ -83,7 +83,8 @@ impl World {
         names
     }
 
-    fn command(&self) -> Command {
+    /// The program, in this folder and with these settings alone.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_handover"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HANDOVER_") {
@@ -103,7 +104,7 @@ impl World {
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break status.code(),
-                None if begun.elapsed() > Duration::from_secs(30) => {
+                None if begun.elapsed() > PATIENCE => {
                     child.kill().unwrap();
                     child.wait().unwrap();
                     break None;
@@ -194,8 +195,14 @@ impl Server {
 
 /// The status of one request to whoever listens there.
 pub(crate) fn status(address: &str, token: &str, request: &str) -> u16 {
-    let (head, _) = send(address, request, &format!("Authorization: Bearer {token}\r\n"), "");
-    head.split(' ').nth(1).unwrap().parse().unwrap()
+    answer(address, token, request, "").0
+}
+
+/// Status and body of the answer to one request with a body in JSON.
+pub(crate) fn answer(address: &str, token: &str, request: &str, json: &str) -> (u16, String) {
+    let headers = format!("Authorization: Bearer {token}\r\n{JSON_BODY}");
+    let (head, body) = send(address, request, &headers, json);
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
 fn send(address: &str, request: &str, headers: &str, body: &str) -> (String, String) {
@@ -230,12 +237,15 @@ impl Drop for Server {
     }
 }
 
-/// Looks until it is so, for ten seconds.
+/// How long a condition is waited for, on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the condition holds.
 #[track_caller]
 pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it did not become so");
+        assert!(begun.elapsed() < PATIENCE, "the condition does not hold after {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -2,7 +2,7 @@
 //! itself is given again here by the end check that scenarios and faults rely on, which reads the same file with SQL of its
 //! own.
 //!
-//! Small days, and promises broken on purpose: `bootstrap/tests/demo`.
+//! Small days: `bootstrap/tests/cli/demo.rs`.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Promises about assets and refunds.
 
 use handover_domain::{
-    Account, Asset, AssetOperation, CouponStatus, Hold, HoldStatus, OperationKey, OperationKind, OrderStatus,
-    RefundStatus,
+    Account, Asset, AssetOperation, CouponStatus, Entry, Hold, HoldStatus, OperationKey, OperationKind,
+    OrderStatus, Purse, RefundStatus,
 };
 
 use super::super::super::journal::Step;
@@ -38,6 +38,13 @@ fn again(day: &mut SmallDay, order: i64, kind: OperationKind, asset: Asset) {
     let once = operations.iter().find(|it| (it.kind, it.asset) == (kind, asset)).unwrap().clone();
     let key = OperationKey::stored("again".to_owned());
     operations.push(AssetOperation { key, event_id: None, ..once });
+}
+
+/// The money of a refund goes out once more, in the ledger too.
+fn pay_out_again(day: &mut SmallDay, order: i64) {
+    again(day, order, OperationKind::Payout, Asset::Cash);
+    let amount = operations(day, order).last().unwrap().amount;
+    day.post(&[Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)]);
 }
 
 #[test]
@@ -116,6 +123,13 @@ fn a_coupon_that_is_used_twice_or_says_otherwise_is_told() {
 #[test]
 fn points_that_nobody_earned_are_told() {
     assert_eq!(after(|day| again(day, PAID, OperationKind::Earn, Asset::Points)), EARNED);
+    let with_balance = after(|day| {
+        again(day, PAID, OperationKind::Earn, Asset::Points);
+        day.moved(PAID.try_into().unwrap(), Purse::Points, |balance, now| {
+            balance.receive(1, Account::PointsIssued, now).unwrap()
+        });
+    });
+    assert_eq!(with_balance, EARNED, "the balance agrees with the ledger, and the points come from nothing");
     assert_eq!(after(|day| again(day, REFUNDED, OperationKind::Unearn, Asset::Points)), EARNED);
     let less = after(|day| {
         let operations = operations(day, HELD);
@@ -126,7 +140,7 @@ fn points_that_nobody_earned_are_told() {
 
 #[test]
 fn a_refund_of_more_or_less_than_was_captured_is_told() {
-    assert_eq!(after(|day| again(day, REFUNDED, OperationKind::Payout, Asset::Cash)), REFUNDS);
+    assert_eq!(after(|day| pay_out_again(day, REFUNDED)), REFUNDS);
     let captured = after(|day| {
         let operations = operations(day, HELD);
         operations.iter_mut().find(|it| it.kind == OperationKind::Capture).unwrap().amount -= 1;
@@ -153,7 +167,7 @@ fn a_refund_of_more_or_less_than_was_captured_is_told() {
 
 #[test]
 fn a_late_payment_that_is_paid_back_twice_or_not_at_all_is_told() {
-    assert_eq!(after(|day| again(day, PAID_TOO_LATE, OperationKind::Payout, Asset::Cash)), LATE);
+    assert_eq!(after(|day| pay_out_again(day, PAID_TOO_LATE)), LATE);
     let order = || PAID_TOO_LATE.try_into().unwrap();
     assert_eq!(after(|day| day.books.assets.refunds.get_mut(&order()).unwrap().clear()), LATE);
     let twice = after(|day| {

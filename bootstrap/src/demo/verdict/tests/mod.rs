@@ -6,9 +6,9 @@ mod assets;
 mod small_day;
 
 use chrono::TimeDelta;
-use handover_application::ports::{DeadLetterStatus, OrderSide};
+use handover_application::ports::{DeadLetter, DeadLetterStatus, OrderSide};
 use handover_application::topology::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
-use handover_domain::{CancelReason, ConsumeStatus, OrderStatus, OutboxStatus, ProductStatus};
+use handover_domain::{CancelReason, ConsumeStatus, Order, OrderStatus, OutboxStatus, ProductStatus};
 
 use super::super::journal::Step;
 use small_day::{
@@ -146,6 +146,27 @@ fn a_second_winner_a_missing_refusal_and_a_second_order_of_the_lamp_are_told() {
         day.client(COMPLETED).product = product;
     });
     assert_eq!(broken, ["one buyer gets the lamp", "a product is sold once"]);
+}
+
+#[test]
+fn an_order_of_the_lamp_that_nobody_placed_breaks_every_promise_about_it() {
+    let broken = after(|day| {
+        let sold = day.row(LAMP).clone();
+        let id = 999.try_into().unwrap();
+        day.books.orders.insert(id, Order { id, buyer: 50.try_into().unwrap(), ..sold });
+    });
+    assert_eq!(
+        broken,
+        [
+            "no acknowledged order is lost",
+            "one buyer gets the lamp",
+            "a product is sold once",
+            "every order is announced once",
+            "no change without its event",
+            // Nobody paid for an order that is completed.
+            "points are earned by what was paid",
+        ]
+    );
 }
 
 #[test]
@@ -335,6 +356,13 @@ fn a_dead_letter_that_is_open_missing_more_than_one_or_elsewhere_is_told() {
     assert_eq!(after(|day| day.books.dead_letters[0].note = None), dead);
     assert_eq!(after(|day| day.books.dead_letters.clear()), dead);
     assert_eq!(after(|day| day.books.dead_letters.push(day.books.dead_letters[0].clone())), dead);
+    let open = after(|day| {
+        let explained = day.books.dead_letters[0].clone();
+        let key = "nobody-explains-this".to_owned();
+        let open = DeadLetter { key, status: DeadLetterStatus::Open, note: None, ..explained };
+        day.books.dead_letters.push(open);
+    });
+    assert_eq!(open, dead);
     assert_eq!(after(|day| day.books.dead_letters[0].queue = "buyer.credit.queue".to_owned()), dead);
     assert_eq!(after(|day| day.happened.spoiled = None), dead);
     assert_eq!(

@@ -146,7 +146,8 @@ impl SmallDay {
         balances.filter(|balance| balance.purse.asset() == asset).find(|balance| balance.user == user)
     }
 
-    fn moved(
+    /// Changes the balance of a user, and the ledger with it.
+    pub(in super::super) fn moved(
         &mut self,
         user: UserId,
         purse: Purse,
@@ -161,7 +162,8 @@ impl SmallDay {
         self.post(&entries);
     }
 
-    fn post(&mut self, entries: &[Entry]) {
+    /// Writes entries into the ledger.
+    pub(in super::super) fn post(&mut self, entries: &[Entry]) {
         let assets = &mut self.books.assets;
         for entry in entries {
             if let Some(user) = entry.user {

@@ -1,17 +1,12 @@
 //! The example of the README runs, and the README shows it as it is.
 
-#![allow(
-    clippy::unwrap_used,
-    dead_code,
-    reason = "a test that cannot go on panics; main of the example is not called"
-)]
-
+#[allow(dead_code, reason = "main of the example is not called")]
 #[path = "../../examples/library.rs"]
-mod library;
+mod example;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_lent_book_has_one_reminder_although_every_event_is_delivered_twice() {
-    assert_eq!(library::run().await.unwrap(), ["book 1 to ann", "book 2 to ben", "book 3 to ann"]);
+    assert_eq!(example::run().await.unwrap(), ["book 1 to ann", "book 2 to ben", "book 3 to ann"]);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What `.deploy` shows is what this program takes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,21 +1,20 @@
 //! One run of `handover demo` in a folder of its own.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+use crate::program::{World, answer};
 
 /// How long a day may take, on a machine that is busy with other tests.
-const DAY: Duration = Duration::from_secs(120);
+const DAY: Duration = Duration::from_secs(300);
 
-/// How many days are played at once by all tests together: a day keeps half a core busy, and where more of them share
-/// two cores, orders are closed later than a day promises.
-const AT_ONCE: usize = 4;
+/// How many days are played at once by all tests together: other tests run beside them, and most of a day is waiting.
+const AT_ONCE: usize = 3;
 
 static PLAYING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
@@ -42,9 +41,8 @@ impl Drop for Place {
 
 /// A day that is going to be played.
 pub(crate) struct Day {
-    folder: TempDir,
+    world: World,
     arguments: Vec<String>,
-    variables: Vec<(String, String)>,
 }
 
 /// A day that is being played. Dropping it kills it.
@@ -64,10 +62,10 @@ pub(crate) struct Played {
 
 impl Day {
     pub(crate) fn new() -> Day {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        let world = World::new();
+        std::fs::create_dir(world.path("tmp")).unwrap();
         let arguments = ["demo", "--output", "json"].map(str::to_owned).to_vec();
-        Day { folder, arguments, variables: Vec::new() }
+        Day { world, arguments }
     }
 
     /// As a person sees it.
@@ -84,55 +82,50 @@ impl Day {
 
     /// With this variable.
     pub(crate) fn set(mut self, name: &str, value: &str) -> Day {
-        self.variables.push((name.to_owned(), value.to_owned()));
+        self.world = self.world.set(name, value);
         self
     }
 
     /// With this file in the folder in which it is started.
     pub(crate) fn write(&self, name: &str, content: &str) {
-        std::fs::write(self.folder.path().join(name), content).unwrap();
+        self.world.write(name, content);
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_handover"));
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("HANDOVER_") {
-                command.env_remove(name);
-            }
-        }
-        command.current_dir(self.folder.path()).stdin(Stdio::null());
-        command.env("TMPDIR", self.folder.path().join("tmp"));
+        let mut command = self.world.command();
+        command.env("TMPDIR", self.world.path("tmp"));
         command
     }
 
     /// Begins when one of the days before has made room.
     pub(crate) fn start(self) -> Running {
         let place = Place::take();
-        let [out, err] = ["out", "err"].map(|name| File::create(self.folder.path().join(name)).unwrap());
-        let mut command = self.command();
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let child = command.args(&self.arguments).stdout(out).stderr(err).spawn().unwrap();
+        let [out, err] = ["out", "err"].map(|name| File::create(self.world.path(name)).unwrap());
+        let child = self.command().args(&self.arguments).stdout(out).stderr(err).spawn().unwrap();
         Running { day: self, child, _place: place }
     }
 
     pub(crate) fn play(self) -> Played {
-        self.start().ended(DAY)
+        self.start().ended()
     }
 }
 
-/// Plays them side by side, as there is room.
-pub(crate) fn at_once<const N: usize>(days: [Day; N]) -> [Played; N] {
+/// Plays a day for each of these side by side, as there is room: most of a day is waiting.
+pub(crate) fn at_once<T: Send, U: Send>(each: Vec<T>, play: impl Fn(T) -> U + Sync) -> Vec<U> {
     std::thread::scope(|scope| {
-        days.map(|day| scope.spawn(|| day.play())).map(|played| match played.join() {
+        let play = &play;
+        let played: Vec<_> = each.into_iter().map(|one| scope.spawn(move || play(one))).collect();
+        let join = |played: std::thread::ScopedJoinHandle<'_, U>| match played.join() {
             Ok(played) => played,
             Err(panic) => std::panic::resume_unwind(panic),
-        })
+        };
+        played.into_iter().map(join).collect()
     })
 }
 
 impl Running {
     fn said(&self, name: &str) -> String {
-        let bytes = std::fs::read(self.day.folder.path().join(name)).unwrap();
+        let bytes = std::fs::read(self.day.world.path(name)).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -156,10 +149,24 @@ impl Running {
         self.until(phase, |day| day.said("err").lines().any(|line| line == phase).then_some(()));
     }
 
-    /// Waits for what is said of a market that is kept; it ends with a command.
+    /// The folder of the day, while it is played.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let mut entries = std::fs::read_dir(self.day.world.path("tmp")).unwrap();
+        entries.next().unwrap().unwrap().path()
+    }
+
+    /// Waits for the greeting of a market that is kept, which ends with a command.
     #[track_caller]
-    pub(crate) fn greeting(&mut self) -> String {
-        self.until("greeting", |day| Some(day.said("out")).filter(|said| said.ends_with(" --limit 5\n")))
+    pub(crate) fn market(&mut self) -> Market {
+        let said =
+            self.until("greeting", |day| Some(day.said("out")).filter(|said| said.ends_with(" --limit 5\n")));
+        let rest = said.split_once("The market stays open on http://").unwrap().1;
+        let (address, rest) = rest.split_once(" until it is stopped (Ctrl-C); its folder stays: ").unwrap();
+        let folder = rest.lines().next().unwrap();
+        let token =
+            rest.split_once("operator=\"Authorization: Bearer ").unwrap().1.split_once('"').unwrap().0;
+        let [address, folder, token] = [address, folder, token].map(str::to_owned);
+        Market { address, folder, token }
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -177,12 +184,12 @@ impl Running {
 
     /// Waits for its end.
     #[track_caller]
-    pub(crate) fn ended(mut self, within: Duration) -> Played {
+    pub(crate) fn ended(mut self) -> Played {
         let begun = Instant::now();
         let code = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status.code(),
-                None => assert!(begun.elapsed() < within, "not over within {within:?}\n{}", self.said("err")),
+                None => assert!(begun.elapsed() < DAY, "not over within {DAY:?}\n{}", self.said("err")),
             }
             std::thread::sleep(Duration::from_millis(10));
         };
@@ -216,7 +223,7 @@ impl Played {
 
     /// What is left where temporary files go.
     pub(crate) fn left(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.day.folder.path().join("tmp")).unwrap();
+        let entries = std::fs::read_dir(self.day.world.path("tmp")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
@@ -236,24 +243,26 @@ impl Played {
     }
 }
 
-/// The status of an answer, and all of it.
-pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> (u16, String) {
-    send(address, &format!("GET {path}"), token, "")
+/// A market that is kept: where it is, and the token of its operator.
+pub(crate) struct Market {
+    address: String,
+    pub(crate) folder: String,
+    token: String,
 }
 
-/// The same of a command in JSON.
-pub(crate) fn post(address: &str, path: &str, token: &str, json: &str) -> (u16, String) {
-    send(address, &format!("POST {path}"), Some(token), json)
-}
+impl Market {
+    /// The status of an answer to the operator, and all of it.
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        self.ask(&format!("GET {path}"), "")
+    }
 
-fn send(address: &str, what: &str, token: Option<&str>, json: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let content = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", json.len());
-    let content = if json.is_empty() { String::new() } else { content };
-    write!(stream, "{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}{content}\r\n{json}")
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    (answer.split_whitespace().nth(1).unwrap().parse().unwrap(), answer)
+    /// The same of a command in JSON.
+    pub(crate) fn post(&self, path: &str, json: &str) -> (u16, Value) {
+        self.ask(&format!("POST {path}"), json)
+    }
+
+    fn ask(&self, request: &str, json: &str) -> (u16, Value) {
+        let (status, body) = answer(&self.address, &self.token, request, json);
+        (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
 }
