@@ -1,6 +1,6 @@
 //! `amqps`, and who may come in.
 
-use handover_rabbitmq::RabbitSettings;
+use handover_rabbitmq::{RabbitSettings, unsupervised_connection};
 
 use handover_tests::servers::PASSWORD;
 
@@ -29,6 +29,19 @@ async fn an_encrypted_connection_needs_an_authority_that_signed_for_this_host() 
         RabbitBroker::new(RabbitSettings::parse(&other_host).unwrap().trusting(authorities).unwrap());
     let why = unreachable(elsewhere.declare(&wanted).await);
     assert!(why.to_lowercase().contains("certificate"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsupervised_connection_is_encrypted_and_checks_the_certificate() {
+    let server = shared().await;
+    let vhost = vhost().await;
+    let strict = RabbitSettings::parse(&vhost.encrypted_url().unwrap()).unwrap();
+    let trusting = strict.clone().trusting(server.authorities().unwrap()).unwrap();
+    let connection = unsupervised_connection(trusting).await.unwrap();
+    assert!(connection.create_channel().await.unwrap().status().connected());
+    connection.close(200, "done".into()).await.unwrap();
+    let refused = unsupervised_connection(strict).await.unwrap_err().to_string();
+    assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
