@@ -18,6 +18,7 @@ mod keys;
 mod lock;
 mod metrics;
 mod output;
+mod process;
 mod progress;
 mod secrets;
 mod service;
@@ -27,5 +28,6 @@ mod wiring;
 
 pub use failure::{Exit, Failure};
 pub use lock::DatabaseLock;
+pub use process::main;
 pub use secrets::Secrets;
 pub use service::Service;

@@ -1,32 +1,5 @@
 //! The binary `handover`.
 
-use std::process::ExitCode;
-use std::time::Duration;
-
-use clap::Parser;
-use handover::{Exit, Failure, cli::Cli, commands};
-
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli) {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            eprintln!("{}", failure.explain());
-            failure.exit().into()
-        }
-    }
-}
-
-fn run(cli: Cli) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        // Every other turn is for what other threads wake: under load a transaction whose statement is done would else
-        // wait, with the locks it holds, behind all the requests that just arrived. Not every turn, for their sake.
-        .global_queue_interval(2)
-        .build()
-        .map_err(|cause| Failure::System { what: "no threads to run on", cause })?;
-    let result = runtime.block_on(commands::run(cli));
-    // Whatever did not finish in its time is cut off: everything that counts is committed or will be done again.
-    runtime.shutdown_timeout(Duration::from_millis(200));
-    result
+fn main() -> std::process::ExitCode {
+    handover::main()
 }

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{LogConfig, LogFormat};
 
@@ -33,7 +34,6 @@ impl Telemetry {
 
 /// Installs the log for this process, and the export of traces where it is asked for. A second call changes nothing.
 pub fn install(config: &LogConfig) -> Telemetry {
-    let filter = filter(config);
     let json = match config.format {
         LogFormat::Json => true,
         LogFormat::Text => false,
@@ -46,7 +46,9 @@ pub fn install(config: &LogConfig) -> Telemetry {
         lines.with_ansi(std::io::stderr().is_terminal()).boxed()
     };
     let (telemetry, hops) = traces(config);
-    if let Err(error) = tracing_subscriber::registry().with(filter).with(lines).with(hops).try_init() {
+    if let Err(error) =
+        tracing_subscriber::registry().with(config.filter.clone()).with(lines).with(hops).try_init()
+    {
         tracing::debug!(%error, "the log is installed already");
     }
     telemetry
@@ -73,18 +75,63 @@ fn traces(_: &LogConfig) -> (Telemetry, Option<tracing_subscriber::layer::Identi
     Default::default()
 }
 
-/// What is logged. The driver of RabbitMQ prints whole messages and tells every lost connection as an error of its own;
-/// its adapter tells what matters.
-fn filter(config: &LogConfig) -> EnvFilter {
-    EnvFilter::builder().parse_lossy(format!("lapin=off,{}", config.level))
+/// Why a list of directives is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilterError {
+    /// It is empty, or a part of it is nothing that is known.
+    NoDirective,
+    /// A part filters by a span or by fields (`target[span{field}]=level`).
+    Span,
+}
+
+impl FilterError {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            FilterError::NoDirective => "it is no level and no list of directives",
+            FilterError::Span => {
+                "filters by span or field ([...]) are not supported, only a level and target=level"
+            }
+        }
+    }
+}
+
+/// Reads directives with commas between them: a level, `target=level`, or a target for all of its levels. A target covers
+/// every target that begins with it, and the longest one decides.
+pub(crate) fn filter(directives: &str) -> Result<Targets, FilterError> {
+    if directives.is_empty() {
+        return Err(FilterError::NoDirective);
+    }
+    // The driver of RabbitMQ prints whole messages and reports every lost connection as an error of its own; its adapter
+    // reports what matters.
+    let mut targets = Targets::new().with_target("lapin", LevelFilter::OFF);
+    for directive in directives.split(',').filter(|directive| !directive.is_empty()) {
+        let directive = directive.trim();
+        if directive.contains(['[', ']', '{', '}']) {
+            return Err(FilterError::Span);
+        }
+        if !directive.starts_with(|first: char| first.is_alphanumeric() || "-:_".contains(first)) {
+            return Err(FilterError::NoDirective);
+        }
+        targets = match directive.split_once('=') {
+            Some((target, "")) => targets.with_target(target, LevelFilter::TRACE),
+            Some((target, level)) => {
+                let level: LevelFilter = level.parse().map_err(|_| FilterError::NoDirective)?;
+                targets.with_target(target, level)
+            }
+            None => match directive.parse::<LevelFilter>() {
+                Ok(level) => targets.with_default(level),
+                Err(_) => targets.with_target(directive, LevelFilter::TRACE),
+            },
+        };
+    }
+    Ok(targets)
 }
 
 /// Installs the log of this process as JSON lines in a file. A second call changes nothing.
 pub(crate) fn install_in(config: &LogConfig, file: File) {
-    let filter = filter(config);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Mutex::new(file));
-    let json = builder.json().flatten_event(true).with_current_span(true).with_span_list(false);
-    if let Err(error) = json.try_init() {
+    let lines = tracing_subscriber::fmt::layer().with_writer(Mutex::new(file));
+    let lines = lines.json().flatten_event(true).with_current_span(true).with_span_list(false);
+    if let Err(error) = tracing_subscriber::registry().with(config.filter.clone()).with(lines).try_init() {
         tracing::debug!(%error, "the log is installed already");
     }
 }

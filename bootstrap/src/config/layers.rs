@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use figment::providers::{Format, Toml};
-use figment::value::{Dict, Value};
+use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
 use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest, path_of};
 use super::urls::{shown, tells_password};
+use super::value::read_value;
 
 /// The file that is read when it is there and no other is named.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
@@ -104,15 +104,14 @@ pub(super) fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
 fn read(key: &Key, text: &str) -> Value {
     match key.kind {
         Kind::Text | Kind::Url | Kind::Secret => Value::from(text),
-        // Cannot fail: what is nothing else is text.
-        Kind::Value => text.parse().unwrap_or_else(|never| match never {}),
+        Kind::Value => read_value(text),
     }
 }
 
 fn add_file(path: &Path, settings: &mut Settings) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
-    let content: Dict = Toml::from_str(&text).map_err(|cause| {
+    let content: Table = text.parse().map_err(|cause: toml::de::Error| {
         // Not the line itself: it may hold a secret.
         let before = cause.span().and_then(|at| text.get(..at.start)).unwrap_or_default();
         let cause =
@@ -124,7 +123,7 @@ fn add_file(path: &Path, settings: &mut Settings) -> Result<(), ConfigError> {
 
 fn add_section(
     section: &str,
-    content: Dict,
+    content: Table,
     origin: &Origin,
     settings: &mut Settings,
 ) -> Result<(), ConfigError> {
@@ -135,7 +134,7 @@ fn add_section(
         } else if !is_section(&path) {
             let nearest = nearest(&path).map(|key| key.path.to_owned());
             return Err(ConfigError::UnknownKey { key: path, origin: origin.clone(), nearest });
-        } else if let Some(inner) = value.into_dict() {
+        } else if let Value::Table(inner) = value {
             add_section(&path, inner, origin, settings)?;
         } else {
             return Err(ConfigError::NotASection { key: path, origin: origin.clone() });

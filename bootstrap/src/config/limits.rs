@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use figment::value::{Dict, Value};
 use handover_application::ports::Bucket;
 use handover_http::{ForwardedHeader, LIMITED_ROUTES, Proxies};
 use serde::Deserialize;
+use toml::Value;
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
@@ -77,12 +77,12 @@ fn routes(
     per_second: f64,
 ) -> Result<Vec<(&'static str, Bucket)>, ConfigError> {
     let remedy = "write {\"POST /api/v1/orders\" = {capacity = 20, per-second = 5}}, or leave it out";
-    let Value::Dict(_, all) = &item.setting.value else {
+    let Value::Table(all) = &item.setting.value else {
         return Err(item.refused("it is no table of routes", remedy));
     };
     let read = |(name, value): (&String, &Value)| {
         let route = named(name).ok_or_else(|| unknown(item, name))?;
-        let own: OfRoute = value.deserialize().map_err(|_| {
+        let own: OfRoute = value.clone().try_into().map_err(|_| {
             let why = "a route has a capacity and a pace per-second, and nothing else";
             item.refused_as(&format!("wrong for {route}"), why, remedy)
         })?;
@@ -94,7 +94,7 @@ fn routes(
             })?;
         Ok((route, bucket))
     };
-    Dict::iter(all).map(read).collect()
+    all.iter().map(read).collect()
 }
 
 fn range() -> String {

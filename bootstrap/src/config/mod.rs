@@ -17,6 +17,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod urls;
+mod value;
 mod written;
 
 use std::fmt;
@@ -27,6 +28,9 @@ use std::time::Duration;
 use handover_application::idempotency::RequestSettings;
 use handover_application::ports::OnFailed;
 use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
+use tracing_subscriber::filter::Targets;
+
+use crate::telemetry;
 
 pub use auth::AuthConfig;
 pub(crate) use auth::read_keys;
@@ -75,10 +79,10 @@ pub enum LogFormat {
 }
 
 /// What is logged, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LogConfig {
     /// `log.level`: a level, or directives such as `info,handover_application=debug`.
-    pub level: String,
+    pub filter: Targets,
     /// `log.format`.
     pub format: LogFormat,
     /// `log.traces`: `http://host:port` of an OpenTelemetry collector; `None`: off.
@@ -281,11 +285,9 @@ fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
     let item = reader.item("log.level")?;
     let level = item.text()?;
     let remedy = "write error, warn, info, debug or trace, or for one part info,handover_application=debug";
-    if level.is_empty() || tracing_subscriber::EnvFilter::builder().parse(&level).is_err() {
-        return Err(item.refused("it is no level and no list of directives", remedy));
-    }
+    let filter = telemetry::filter(&level).map_err(|refused| item.refused(refused.why(), remedy))?;
     let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
-    Ok(LogConfig { level, format: reader.one_of("log.format", &formats)?, traces: traces(reader)? })
+    Ok(LogConfig { filter, format: reader.one_of("log.format", &formats)?, traces: traces(reader)? })
 }
 
 fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use figment::value::Value;
 use serde::de::DeserializeOwned;
+use toml::Value;
 
 use super::error::{ConfigError, Origin};
 use super::layers::{Setting, Settings};
@@ -154,7 +154,7 @@ impl Item<'_> {
 
     /// The value as whatever it should be.
     pub(super) fn value<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
-        self.setting.value.deserialize().map_err(|_| self.refused(why, remedy))
+        self.setting.value.clone().try_into().map_err(|_| self.refused(why, remedy))
     }
 
     /// A duration inside this setting's value.
@@ -173,21 +173,16 @@ impl Item<'_> {
 /// A value as a person would write it.
 pub(super) fn show(value: &Value) -> String {
     match value {
-        Value::String(_, text) => format!("\"{text}\""),
-        Value::Char(_, letter) => format!("\"{letter}\""),
-        Value::Bool(_, yes) => yes.to_string(),
-        Value::Num(_, number) => number
-            .to_i128()
-            .map(|whole| whole.to_string())
-            .or_else(|| number.to_u128().map(|n| n.to_string()))
-            .or_else(|| number.to_f64().map(|fraction| fraction.to_string()))
-            .unwrap_or_default(),
-        Value::Empty(..) => "empty".to_owned(),
-        Value::Dict(_, entries) => {
+        Value::String(text) => format!("\"{text}\""),
+        Value::Boolean(yes) => yes.to_string(),
+        Value::Integer(whole) => whole.to_string(),
+        Value::Float(fraction) => fraction.to_string(),
+        Value::Datetime(moment) => moment.to_string(),
+        Value::Table(entries) => {
             let entries: Vec<String> =
                 entries.iter().map(|(key, value)| format!("{key} = {}", show(value))).collect();
             format!("{{{}}}", entries.join(", "))
         }
-        Value::Array(_, items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
     }
 }

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use figment::value::{Dict, Value};
 use handover_domain::{Jitter, RetryPolicy, RetryPolicyError};
+use toml::{Table, Value};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
@@ -23,7 +23,7 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
     let policy = match fields.text("policy")? {
         "schedule" => {
             fields.only(&["policy", "delays"])?;
-            let Value::Array(_, delays) = fields.get("delays")? else {
+            let Value::Array(delays) = fields.get("delays")? else {
                 return Err(item.refused("delays is no list", &either));
             };
             if delays.is_empty() || delays.len() > 100 {
@@ -34,7 +34,8 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
         }
         "exponential" => {
             fields.only(&["policy", "base", "cap", "max-attempts", "jitter"])?;
-            let attempts = fields.get("max-attempts")?.deserialize().ok().filter(|n| (1..=100).contains(n));
+            let attempts =
+                fields.get("max-attempts")?.clone().try_into().ok().filter(|n| (1..=100).contains(n));
             RetryPolicy::Exponential {
                 base: item.duration_of(fields.get("base")?)?,
                 cap: fields.0.get("cap").map_or(Ok(RetryPolicy::LONGEST), |cap| item.duration_of(cap))?,
@@ -87,13 +88,13 @@ fn longest(policy: &RetryPolicy) -> Duration {
 }
 
 /// The fields of an inline table.
-struct Fields<'a>(&'a Dict, &'a Item<'a>, &'a str);
+struct Fields<'a>(&'a Table, &'a Item<'a>, &'a str);
 
 impl<'a> Fields<'a> {
     fn of(item: &'a Item<'a>, remedy: &'a str) -> Result<Fields<'a>, ConfigError> {
-        let dict =
-            item.setting.value.as_dict().ok_or_else(|| item.refused("it is no inline table", remedy))?;
-        Ok(Fields(dict, item, remedy))
+        let table =
+            item.setting.value.as_table().ok_or_else(|| item.refused("it is no inline table", remedy))?;
+        Ok(Fields(table, item, remedy))
     }
 
     fn get(&self, name: &str) -> Result<&'a Value, ConfigError> {
@@ -106,7 +107,7 @@ impl<'a> Fields<'a> {
 
     fn jitter(&self) -> Result<Jitter, ConfigError> {
         let Some(value) = self.0.get("jitter") else { return Ok(Jitter::NONE) };
-        let share = value.deserialize::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+        let share = value.clone().try_into::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

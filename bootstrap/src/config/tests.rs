@@ -1,9 +1,11 @@
 mod layers;
 mod limits;
+mod log;
 mod money;
 mod redis;
 mod secrets;
 mod servers;
+mod values;
 
 use std::path::Path;
 use std::time::Duration;
@@ -183,7 +185,7 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_REDIS__TIMEOUT", "redis.timeout", &["0s", "2s", "50"]),
         ("HANDOVER_REDIS__URL", "redis.url", &["redis://cache"]),
         ("HANDOVER_LOG__FORMAT", "log.format", &["xml"]),
-        ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c"]),
+        ("HANDOVER_LOG__LEVEL", "log.level", &["", "a=b=c", "[request]=debug"]),
         ("HANDOVER_LOG__TRACES", "log.traces", &["", "collector:4318", "https://collector", "http://"]),
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
         ("HANDOVER_HTTP__OPS_LISTEN", "http.ops-listen", &["8080", "127.0.0.1:8080", ""]),

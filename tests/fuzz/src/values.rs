@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use handover::config::{Config, ConfigError, Sources};
 use handover_domain::{Envelope, EventBody, EventType};
 use handover_http::{KeySet, TokenRules, Tokens};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use handover_application::Role;
 use handover_domain::{TenantId, UserId};
 use handover_http::{Claims, TokenError, Tokens, WeakSecret};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 

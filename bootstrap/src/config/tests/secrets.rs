@@ -3,7 +3,18 @@ use crate::config::{Config, Sources};
 
 #[test]
 fn a_file_that_is_no_toml_is_told_by_its_line_and_shows_no_secret() {
-    for written in ["jwt-secret = \"hush-hush", "jwt-secret = hush-hush", "jwt-secret = \"hush-hush\" x"] {
+    for written in [
+        "jwt-secret = \"hush-hush",
+        "jwt-secret = hush-hush",
+        "jwt-secret = \"hush-hush\" x",
+        "jwt-secret = 'hush",
+        "jwt-secret = \"\"\"hush",
+        "jwt-secret = \"hush\\q\"",
+        "jwt-secret = [\"hush\", hush",
+        "jwt-secret \"hush\"",
+        "jwt-secret = \"hush\"\njwt-secret = \"hush\"",
+        "jwt-secret = 0xhush",
+    ] {
         let text = complaint(load_file(&format!("[auth]\n{written}\n")));
         assert!(text.contains("is not valid TOML: line ") && !text.contains("hush"), "{text}");
     }

@@ -1,0 +1,54 @@
+use tracing::Level;
+
+use super::{complaint, load};
+
+fn level(directives: &str) -> Result<crate::config::Config, crate::config::ConfigError> {
+    load(&[("HANDOVER_LOG__LEVEL", directives)])
+}
+
+#[test]
+fn log_level_is_a_level_or_targets_with_levels() {
+    for (directives, target, most) in [
+        ("info", "handover", Some(Level::INFO)),
+        ("WARN", "handover", Some(Level::WARN)),
+        ("off", "handover", None),
+        ("info,handover_application=debug", "handover_application::relay", Some(Level::DEBUG)),
+        ("info,handover_application=debug", "handover", Some(Level::INFO)),
+        ("info, handover_application::relay=trace,", "handover_application::relay", Some(Level::TRACE)),
+        (
+            "info,handover_application=warn,handover_application::relay=debug",
+            "handover_application",
+            Some(Level::WARN),
+        ),
+        ("handover_application", "handover_application", Some(Level::TRACE)),
+        ("handover_application=debug", "handover", None),
+        ("info,handover_sql=off", "handover_sql", None),
+        ("trace", "lapin::channel", None),
+        ("info,lapin=warn", "lapin::channel", Some(Level::WARN)),
+    ] {
+        let filter = level(directives).unwrap().log.filter;
+        for one in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE] {
+            let enabled = most.is_some_and(|most| one <= most);
+            assert_eq!(filter.would_enable(target, &one), enabled, "{directives}: {target} at {one}");
+        }
+    }
+}
+
+#[test]
+fn log_level_with_spans_says_what_is_supported() {
+    for directives in [
+        "[request]=debug",
+        "info,handover_http[request]=debug",
+        "handover[request{id=7}]=trace",
+        "info,[{id}]",
+    ] {
+        let text = complaint(level(directives));
+        assert!(text.starts_with("log.level in the environment variable HANDOVER_LOG__LEVEL is "), "{text}");
+        assert!(text.contains("filters by span or field ([...]) are not supported"), "{text}");
+        assert!(text.contains("info,handover_application=debug"), "{text}");
+    }
+    for directives in ["", " ", "a=b=c", "info,handover=loud", "=debug", "info,%"] {
+        let text = complaint(level(directives));
+        assert!(text.contains("it is no level and no list of directives"), "{text}");
+    }
+}
