@@ -4,7 +4,6 @@
 //! and in which order things start and end.
 
 pub mod asyncapi;
-mod bench;
 mod beside;
 pub mod cli;
 pub mod commands;
@@ -17,11 +16,11 @@ mod failure;
 mod keys;
 mod lock;
 mod metrics;
-mod output;
-mod progress;
+pub mod output;
+pub mod progress;
 mod secrets;
 mod service;
-mod signals;
+pub mod signals;
 pub mod telemetry;
 mod wiring;
 
@@ -29,3 +28,4 @@ pub use failure::{Exit, Failure};
 pub use lock::DatabaseLock;
 pub use secrets::Secrets;
 pub use service::Service;
+pub use wiring::Database;

@@ -39,7 +39,7 @@ pub use money::{GatewayChoice, GatewayConfig};
 use read::{MINUTES, Reader};
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
-pub(crate) use written::Written;
+pub use written::Written;
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,24 +5,24 @@ use super::layers::{self, Sources};
 use super::read::Reader;
 
 /// URLs with their passwords; never shown.
-pub(crate) struct Written {
+pub struct Written {
     /// `database.url`.
-    pub(crate) database: String,
+    pub database: String,
     /// Nobody named a database.
-    pub(crate) database_is_default: bool,
+    pub database_is_default: bool,
     /// `database.ca-file`.
-    pub(crate) database_authorities: Option<String>,
+    pub database_authorities: Option<String>,
     /// `database.connections`.
-    pub(crate) connections: u32,
+    pub connections: u32,
     /// `broker.url`.
-    pub(crate) broker: String,
+    pub broker: String,
     /// `broker.ca-file`.
-    pub(crate) broker_authorities: Option<String>,
+    pub broker_authorities: Option<String>,
 }
 
 impl Written {
     /// What these sources say; to be read only where a [`Config`](super::Config) of them was.
-    pub(crate) fn of(sources: &Sources) -> Result<Written, ConfigError> {
+    pub fn of(sources: &Sources) -> Result<Written, ConfigError> {
         let settings = layers::merge(sources)?;
         let reader = Reader(&settings);
         let file = |key| reader.find(key).map(|item| item.text()).transpose();

@@ -1,0 +1,194 @@
+//! Every measurement of `bench` through the real binary, as small as can be, on SQLite and its database broker: what it
+//! prints, what it refuses, and that nothing is left behind.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "real processes run on real time")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder to run in, with a folder for what passes.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = TempDir::new().unwrap();
+        fs::create_dir(folder.path().join("tmp")).unwrap();
+        Place { folder }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn bench(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_handover-bench"));
+        command
+            .args(arguments.split_whitespace())
+            .current_dir(self.path())
+            .env_clear()
+            .env("TMPDIR", self.path().join("tmp"));
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        self.bench(arguments).output().unwrap()
+    }
+
+    /// Everything that is there, without the folder for what passes.
+    fn left(&self) -> Vec<String> {
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+        };
+        let passing = names(&self.path().join("tmp"));
+        names(self.path()).into_iter().filter(|name| name != "tmp").chain(passing).collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_figure_stands_beside_its_ceiling_and_nothing_is_left() {
+    let place = Place::new();
+    let ran = place.run(
+        "--events 300 --seconds 0.4 --rounds 2 --clients 1,3 --rows 500 --rate 50 --batch 100 --prefetch 30 \
+         --seed 7 --output json",
+    );
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(keys(&report), ["settings", "figures"]);
+    let settings = &report["settings"];
+    assert!(settings["database"].as_str().unwrap().starts_with("SQLite 3."), "{settings}");
+    assert_eq!((settings["broker"].as_str(), settings["connections"].as_u64()), (Some("database:"), Some(1)));
+    for (name, number) in
+        [("events", 300), ("batch", 100), ("prefetch", 30), ("rate", 50), ("rounds", 2), ("seed", 7)]
+    {
+        assert_eq!(settings[name].as_u64(), Some(number), "{name}: {settings}");
+    }
+    let figures = report["figures"].as_array().unwrap();
+    let named: Vec<(&str, &str)> = figures
+        .iter()
+        .map(|figure| (figure["mode"].as_str().unwrap(), figure["what"].as_str().unwrap()))
+        .collect();
+    let latency = ["confirm", "effect"].into_iter().flat_map(|way| {
+        ["p50", "p95", "p99", "max"].map(|name| format!("commit to {way}, {name}, 50 orders/s"))
+    });
+    let latency: Vec<String> = latency.collect();
+    let expected: Vec<(&str, &str)> = [("orders", "1 client"), ("orders", "3 clients")]
+        .into_iter()
+        .chain([("drain", "300 events"), ("consume", "300 events")])
+        .chain(latency.iter().map(|what| ("latency", what.as_str())))
+        .chain([("growth", "500 sent rows")])
+        .collect();
+    assert_eq!(named, expected);
+    for figure in figures {
+        for who in ["ours", "ceiling"] {
+            let series = &figure[who];
+            let [median, least, greatest] =
+                ["median", "least", "greatest"].map(|name| series[name].as_f64().unwrap());
+            assert!(0.0 < least && least <= median && median <= greatest, "{figure}");
+            assert_eq!(series["rounds"].as_array().unwrap().len(), 2, "{figure}");
+        }
+        assert!(figure["ratio"].as_f64().unwrap() > 0.0, "{figure}");
+    }
+    let steps = |mode: &str, which: &str| -> BTreeSet<String> {
+        let figure =
+            figures.iter().find(|figure| figure["mode"] == mode && figure[which] != Value::Array(vec![]));
+        let steps = figure.unwrap_or_else(|| panic!("{mode} has no {which}"))[which].as_array().unwrap();
+        steps.iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
+    };
+    for (mode, which, some) in [
+        ("orders", "steps", ["read products", "insert outbox_events", "commit"]),
+        ("orders", "ceilingSteps", ["read products", "insert outbox_events", "commit"]),
+        ("drain", "steps", ["publish", "read outbox_events", "change outbox_events"]),
+        ("drain", "ceilingSteps", ["claim", "publish", "mark and commit"]),
+        ("consume", "steps", ["wait", "insert event_consume_log", "insert shipments"]),
+        ("latency", "steps", ["1 commit to publish", "2 publish to delivery", "3 delivery to effect"]),
+    ] {
+        let steps = steps(mode, which);
+        assert!(some.iter().all(|name| steps.contains(*name)), "{mode} {which}: {steps:?}");
+    }
+    let drain = figures.iter().find(|figure| figure["mode"] == "drain").unwrap();
+    assert!(drain["memory"]["peakMib"].as_f64().unwrap() > 1.0, "{drain}");
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_asked_for_is_not_measured_and_a_table_says_the_same() {
+    let place = Place::new();
+    let ran = place.run("drain --events 50 --rounds 1 --database sqlite://beside.db");
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let table = text(&ran.stdout);
+    assert!(table.contains("50 events") && table.contains("ratio"), "{table}");
+    assert!(!table.contains("orders/s"), "{table}");
+    assert!(text(&ran.stderr).lines().any(|line| line == "drain"), "{}", text(&ran.stderr));
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_kept_is_named_and_is_a_database_of_the_service() {
+    let place = Place::new();
+    let ran = place.run("drain --events 20 --rounds 1 --keep --output json");
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let stderr = text(&ran.stderr);
+    let folder = stderr.lines().find_map(|line| line.strip_prefix("kept: ")).unwrap();
+    assert!(Path::new(folder).join("bench.db").is_file(), "{folder}");
+    assert!(Path::new(folder).starts_with(place.path().join("tmp")), "{folder}");
+}
+
+#[test]
+fn a_database_in_use_and_a_broker_without_substance_are_refused_and_left_as_they_are() {
+    let place = Place::new();
+    fs::write(place.path().join("shop.db"), "somebody's").unwrap();
+    for (arguments, why) in [
+        ("--database sqlite://shop.db", "shop.db is in use already"),
+        ("--broker memory:", "carries nothing"),
+        ("--seconds=-1", "--seconds"),
+        ("--clients 0", "--clients"),
+        ("sales", "sales"),
+    ] {
+        let ran = place.run(&format!("{arguments} --events 10 --rounds 1"));
+        assert_eq!(ran.status.code(), Some(2), "{arguments}: {}", text(&ran.stderr));
+        assert!(text(&ran.stderr).contains(why), "{arguments}: {}", text(&ran.stderr));
+        assert_eq!(text(&ran.stdout), "", "{arguments}");
+        assert_eq!(place.left(), ["shop.db"], "{arguments}");
+    }
+    assert_eq!(fs::read_to_string(place.path().join("shop.db")).unwrap(), "somebody's");
+}
+
+#[test]
+fn whoever_interrupts_it_finds_nothing_left() {
+    let place = Place::new();
+    let mut bench =
+        place.bench("drain --events 1000000").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(bench.stderr.take().unwrap());
+    let mut line = String::new();
+    while line.trim_end() != "drain" {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it began");
+    }
+    assert_ne!(place.left(), Vec::<String>::new(), "a folder is there while it runs");
+    let stopped = Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
+    assert!(stopped.success());
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    let ended = bench.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{rest}");
+    assert!(rest.contains("SIGINT: not measured to the end"), "{rest}");
+    assert_eq!(text(&ended.stdout), "");
+    assert_eq!(place.left(), Vec::<String>::new());
+}
