@@ -17,7 +17,6 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod urls;
-mod written;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -39,7 +38,6 @@ pub use money::{GatewayChoice, GatewayConfig};
 use read::{MINUTES, Reader};
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
-pub use written::Written;
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]

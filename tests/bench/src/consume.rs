@@ -1,71 +1,79 @@
-//! A backlog of a queue until every message is applied and acked: shipment tasks of paid orders.
+//! `consume`: a backlog of a queue until every message is applied and acked. The messages are shipment tasks of paid
+//! orders.
 
 use std::sync::Arc;
 
+use handover::progress::Progress;
 use handover_application::ConsumerSettings;
 use handover_application::consumers::{Consumer, Fulfillment, Subscriber};
 use handover_application::topology::FULFILLMENT_QUEUE;
 use tokio::time::Instant;
 
-use super::backlog::{self, Backlog};
-use super::fixture::Ground;
-use super::measurement::{Took, rates, steps};
-use super::port_recorder::Tap;
-use super::report::Figure;
-use super::series::{Plan, by_turns};
-use super::{baseline, drain};
-use crate::cli::BenchMode;
-use handover::Failure;
-use handover::progress::Progress;
+use crate::backlog::{self, Backlog};
+use crate::cli::Mode;
+use crate::error::BenchError;
+use crate::fixture::Fixture;
+use crate::measurement::{Measurement, rates, steps};
+use crate::plan::Plan;
+use crate::port_recorder::PortRecorder;
+use crate::report::Figure;
+use crate::series::alternate;
+use crate::{baseline, drain};
 
-pub(super) async fn measure(
+pub(crate) async fn measure(
     plan: &Plan,
-    ground: &Ground,
+    fixture: &Fixture,
     progress: &Progress,
-) -> Result<Vec<Figure>, Failure> {
+) -> Result<Vec<Figure>, BenchError> {
     progress.phase("consume", plan.turns());
-    let (ours, ceiling) = by_turns(
+    let rounds = alternate(
         plan.rounds,
         progress,
         async || {
-            ready(ground, plan).await?;
-            ours(ground, plan).await
+            prepare(fixture, plan).await?;
+            consume(fixture, plan).await
         },
         async || {
-            ready(ground, plan).await?;
-            baseline::consume(ground, FULFILLMENT_QUEUE, plan.prefetch.get(), u64::from(plan.events)).await
+            prepare(fixture, plan).await?;
+            let prefetch = plan.prefetch.get();
+            baseline::consume(fixture, FULFILLMENT_QUEUE, prefetch, u64::from(plan.events)).await
         },
     )
     .await?;
     let what = format!("{} events", plan.events);
-    let mut figure = Figure::new(BenchMode::Consume, what, drain::UNIT, rates(&ours), rates(&ceiling));
-    (figure.steps, figure.ceiling_steps) = (steps(&ours), steps(&ceiling));
+    let mut figure =
+        Figure::new(Mode::Consume, what, drain::UNIT, rates(&rounds.service), rates(&rounds.baseline));
+    figure.steps = steps(&rounds.service);
+    figure.baseline_steps = steps(&rounds.baseline);
     Ok(vec![figure])
 }
 
-/// The service itself fills the queue: the consumer asks the outbox about each message.
-async fn ready(ground: &Ground, plan: &Plan) -> Result<(), Failure> {
-    ground.clear().await?;
-    backlog::events(&ground.app(&Tap::default(), None), plan.events, Backlog::Paid).await?;
-    drain::ours(ground, plan.events, plan.batch).await?;
-    ground.settle().await
+/// Fills the queue through the outbox: the consumer of the service compares each message with its outbox row.
+async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
+    fixture.clear().await?;
+    backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Paid).await?;
+    drain::drain(fixture, plan.events, plan.batch).await?;
+    fixture.analyze().await
 }
 
-async fn ours(ground: &Ground, plan: &Plan) -> Result<Took, Failure> {
-    let tap = Tap::default();
-    let app = ground.app(&tap, None);
+async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
+    let recorder = PortRecorder::default();
+    let app = fixture.app(&recorder, None);
     let handler = Arc::new(Fulfillment::new(app.clone()));
     let subscriber = Subscriber { queue: FULFILLMENT_QUEUE, handler };
-    let settings = ConsumerSettings { prefetch: plan.prefetch, ..ground.config.settings.consumer.clone() };
-    drop(ground.statements.take());
+    let settings = ConsumerSettings { prefetch: plan.prefetch, ..fixture.config.settings.consumer.clone() };
+    fixture.statements.reset();
     let consumer = Consumer::new(app.clone(), subscriber, Arc::new(settings));
     let consumer = app.tx.tasks.spawn(consumer.run());
-    tap.acked(u64::from(plan.events)).await;
-    let ended = Instant::now();
-    let spent = ground.statements.take();
+    recorder.wait_for_acks(u64::from(plan.events)).await;
+    let finished = Instant::now();
+    let statements = fixture.statements.take();
     app.tx.tasks.stop().await;
     drop(consumer);
-    let took = Took::new(u64::from(plan.events), ended - tap.subscribed().unwrap_or(ended));
-    let (_, wait, ack) = tap.broker_time();
-    Ok(took.with_statements(spent).with("wait", wait).with("ack", ack))
+    let started = recorder.subscribed().unwrap_or(finished);
+    let broker_time = recorder.broker_time();
+    Ok(Measurement::new(u64::from(plan.events), finished - started)
+        .with_statements(statements)
+        .with_step("wait", broker_time.waiting)
+        .with_step("ack", broker_time.acking))
 }

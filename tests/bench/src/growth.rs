@@ -1,97 +1,104 @@
-//! `drain` with ever more sent rows in the table. The ceiling is the same drain with an empty one, which takes its place
-//! by turns; on SQLite the empty one comes first.
+//! `growth`: `drain` with more and more sent rows in the table. The baseline is the same drain with an empty table: on
+//! servers a copy of the outbox, swapped in for each of its turns; on SQLite, which has no copy, measured first.
 
-use crate::baseline::{BareError, Session};
-
-use super::backlog::{self, Backlog};
-use super::drain::{self, UNIT};
-use super::error::failed;
-use super::fixture::Ground;
-use super::measurement::{Took, rates, steps};
-use super::port_recorder::Tap;
-use super::report::Figure;
-use super::series::{Plan, by_turns};
-use crate::cli::BenchMode;
-use handover::Failure;
 use handover::progress::Progress;
 
-pub(super) async fn measure(
+use crate::backlog::{self, Backlog};
+use crate::baseline::Connection;
+use crate::cli::Mode;
+use crate::drain::{self, UNIT};
+use crate::error::{BenchError, baseline_error};
+use crate::fixture::Fixture;
+use crate::measurement::{Measurement, rates, steps};
+use crate::plan::Plan;
+use crate::port_recorder::PortRecorder;
+use crate::report::Figure;
+use crate::series::{Rounds, alternate};
+
+const OUTBOX_UNCHANGED: &str = "the outbox cannot be changed";
+
+pub(crate) async fn measure(
     plan: &Plan,
-    ground: &Ground,
+    fixture: &Fixture,
     progress: &Progress,
-) -> Result<Vec<Figure>, Failure> {
-    ground.clear().await?;
-    let mut session = ground.session().await?;
-    let swaps = session.copy_outbox().await.map_err(changed())?;
-    let (mut figures, mut there) = (Vec::new(), 0);
+) -> Result<Vec<Figure>, BenchError> {
+    fixture.clear().await?;
+    let mut connection = fixture.connection().await?;
+    let has_copy = connection.copy_outbox().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    let mut figures = Vec::new();
+    let mut present_rows = 0;
     let mut sizes = plan.rows.clone();
     sizes.sort_unstable();
     for rows in sizes {
-        let mut before = Vec::new();
-        if !swaps {
+        let mut empty = Vec::new();
+        if !has_copy {
             progress.phase("growth: an empty table", plan.turns() / 2);
-            ground.clear().await?;
-            (there, before) = (0, drains(plan, ground, progress).await?);
+            fixture.clear().await?;
+            present_rows = 0;
+            empty = drains(plan, fixture, progress).await?;
         }
-        grow(&mut session, there, rows, progress).await?;
-        there = rows;
-        ground.settle().await?;
-        progress.phase("growth", if swaps { plan.turns() } else { plan.turns() / 2 });
-        let (full, empty) = if swaps {
-            let full = async || one(ground, plan).await;
-            by_turns(plan.rounds, progress, full, async || beside(ground, plan).await).await?
+        add_sent_rows(&mut connection, present_rows, rows, progress).await?;
+        present_rows = rows;
+        fixture.analyze().await?;
+        progress.phase("growth", if has_copy { plan.turns() } else { plan.turns() / 2 });
+        let rounds = if has_copy {
+            let full = async || append_and_drain(fixture, plan).await;
+            alternate(plan.rounds, progress, full, async || drain_copy(fixture, plan).await).await?
         } else {
-            (drains(plan, ground, progress).await?, before)
+            Rounds { service: drains(plan, fixture, progress).await?, baseline: empty }
         };
         let what = format!("{rows} sent rows");
-        let mut figure = Figure::new(BenchMode::Growth, what, UNIT, rates(&full), rates(&empty));
-        (figure.steps, figure.ceiling_steps) = (steps(&full), steps(&empty));
+        let mut figure =
+            Figure::new(Mode::Growth, what, UNIT, rates(&rounds.service), rates(&rounds.baseline));
+        figure.steps = steps(&rounds.service);
+        figure.baseline_steps = steps(&rounds.baseline);
         figures.push(figure);
     }
-    session.drop_outbox_copy().await.map_err(changed())?;
-    ground.clear().await?;
+    connection.drop_outbox_copy().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    fixture.clear().await?;
     Ok(figures)
 }
 
-fn changed() -> impl FnOnce(BareError) -> Failure {
-    failed("the outbox cannot be changed")
-}
-
-/// From so many sent rows to so many.
-async fn grow(session: &mut Session, there: u64, rows: u64, progress: &Progress) -> Result<(), Failure> {
-    let left = usize::try_from(rows.saturating_sub(there)).unwrap_or(usize::MAX);
-    progress.phase("growth: sent rows", left);
-    let mut next = there;
+/// Adds sent rows until there are `rows` instead of `present`.
+async fn add_sent_rows(
+    connection: &mut Connection,
+    present: u64,
+    rows: u64,
+    progress: &Progress,
+) -> Result<(), BenchError> {
+    let missing = usize::try_from(rows.saturating_sub(present)).unwrap_or(usize::MAX);
+    progress.phase("growth: sent rows", missing);
+    let mut next = present;
     while next < rows {
-        let begun = next;
-        next = session.add_sent_rows(next, rows).await.map_err(changed())?;
-        progress.steps(next - begun);
+        let first = next;
+        next = connection.add_sent_rows(first, rows).await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+        progress.steps(next - first);
     }
     Ok(())
 }
 
-/// A drain of what is appended to the table as it is.
-async fn one(ground: &Ground, plan: &Plan) -> Result<Took, Failure> {
-    ground.clear_queues().await?;
-    backlog::events(&ground.app(&Tap::default(), None), plan.events, Backlog::Placed).await?;
-    ground.settle().await?;
-    drain::ours(ground, plan.events, plan.batch).await
+/// Appends a backlog to the table as it is, and drains it.
+async fn append_and_drain(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
+    fixture.clear_queues().await?;
+    backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Placed).await?;
+    fixture.analyze().await?;
+    drain::drain(fixture, plan.events, plan.batch).await
 }
 
-/// The same in the empty copy.
-async fn beside(ground: &Ground, plan: &Plan) -> Result<Took, Failure> {
-    let mut session = ground.session().await?;
-    session.swap_outboxes().await.map_err(changed())?;
-    session.empty_outbox().await.map_err(changed())?;
-    let took = one(ground, plan).await?;
-    session.swap_outboxes().await.map_err(changed())?;
-    Ok(took)
+/// The same with the empty copy in place of the outbox.
+async fn drain_copy(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
+    let mut connection = fixture.connection().await?;
+    connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    connection.empty_outbox().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    let measurement = append_and_drain(fixture, plan).await?;
+    connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    Ok(measurement)
 }
 
-async fn drains(plan: &Plan, ground: &Ground, progress: &Progress) -> Result<Vec<Took>, Failure> {
+async fn drains(plan: &Plan, fixture: &Fixture, progress: &Progress) -> Result<Vec<Measurement>, BenchError> {
     let mut rounds = Vec::new();
     for _ in 0..plan.rounds {
-        rounds.push(one(ground, plan).await?);
+        rounds.push(append_and_drain(fixture, plan).await?);
         progress.step();
     }
     Ok(rounds)

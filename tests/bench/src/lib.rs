@@ -1,56 +1,64 @@
-//! The benchmark: how fast this machine, this database and this broker are with this service, and how fast they could be.
+//! The benchmark: how fast this machine, database and broker are with the service, and with a baseline.
 //!
-//! Each figure stands beside a ceiling: the same work by the plainest code ([`baseline`]), on the same servers, in
-//! the same run, by turns. Absolute figures are of one machine and one hour; the ratio is ours.
+//! The baseline ([`baseline`]) does the same work with the plain drivers, on the same servers, in the same run, in
+//! alternating turns. Absolute figures hold for one machine and one hour; the ratio of the two is a property of the
+//! service.
 //!
-//! **Invariant:** nothing is touched that was not made here: a database has to be without tables, queues have to be
-//! missing or empty, and at the end both are as they were.
+//! **Invariant:** the benchmark changes only what it created: the database must have no tables, the queues must be
+//! missing or empty, and both are left as they were.
+
+#![allow(missing_docs, reason = "the library is public for its binary and its test program only")]
 
 mod backlog;
-mod baseline;
-mod cli;
+pub mod baseline;
+pub mod cli;
 mod consume;
 mod drain;
 mod error;
 mod fixture;
 mod growth;
-mod latency;
-mod measurement;
-mod memory;
+pub mod latency;
+pub mod measurement;
+pub mod memory;
 mod orders;
-mod port_recorder;
-mod report;
-mod series;
-mod statement_counter;
+mod plan;
+pub mod port_recorder;
+pub mod raw_values;
+pub mod report;
+pub mod series;
+pub mod statement_counter;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use cli::{BenchArgs, BenchMode};
-use fixture::Ground;
+use handover::cli::Output;
 use handover::commands::{note, say};
 use handover::progress::Progress;
 use handover::signals::StopSignals;
 use handover::{Exit, Failure};
+
+use cli::{BenchArgs, Mode};
+pub use error::BenchError;
+use fixture::Fixture;
+use plan::Plan;
 use report::{Figure, Report, Settings};
-use series::Plan;
-use statement_counter::Statements;
+use statement_counter::StatementCounter;
 
 /// Parses the command line, runs the benchmark and returns the exit code of the program.
 pub fn main() -> ExitCode {
     let arguments = BenchArgs::parse();
     match run_on_threads(&arguments) {
         Ok(exit) => exit.into(),
-        Err(failure) => {
-            note(&failure.explain().to_string());
-            failure.exit().into()
+        Err(error) => {
+            note(&error.explain());
+            error.exit().into()
         }
     }
 }
 
 /// The runtime is configured as that of `handover`: the figures depend on it.
-fn run_on_threads(arguments: &BenchArgs) -> Result<Exit, Failure> {
+fn run_on_threads(arguments: &BenchArgs) -> Result<Exit, BenchError> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -62,76 +70,73 @@ fn run_on_threads(arguments: &BenchArgs) -> Result<Exit, Failure> {
     result
 }
 
-/// Measures what was asked for and tells.
-async fn run(arguments: &BenchArgs) -> Result<Exit, Failure> {
-    let mut stopped = StopSignals::listen()?;
-    let plan = Plan::of(arguments)?;
-    let ground = Ground::take(arguments, Statements::listen()).await?;
+async fn run(arguments: &BenchArgs) -> Result<Exit, BenchError> {
+    let mut signals = StopSignals::listen()?;
+    let plan = Plan::from_arguments(arguments)?;
+    let fixture = Fixture::set_up(arguments, StatementCounter::install()).await?;
     let progress = Progress::start();
-    let measured = tokio::select! {
+    let outcome = tokio::select! {
         biased;
-        name = stopped.next() => Ended::Stopped(name),
-        measured = measure_all(&plan, &ground, &progress) => Ended::Measured(measured),
+        signal = signals.next() => Outcome::Interrupted(signal),
+        measured = measure_all(&plan, &fixture, &progress) => Outcome::Measured(measured),
     };
     progress.phase("cleaning up", 0);
-    let left = ground.leave(arguments.keep).await;
+    let torn_down = fixture.tear_down(arguments.keep).await;
     progress.end();
-    let kept = left.as_ref().ok().and_then(|kept| kept.as_deref());
-    match ended(measured, arguments.output.output, kept) {
-        Ok(exit) => left.map(|_| exit),
-        Err(failure) => {
-            if let Err(left) = left {
-                note(&left.explain().to_string());
+    let kept = torn_down.as_ref().ok().and_then(|kept| kept.as_deref());
+    match print(outcome, arguments.output.output, kept) {
+        Ok(exit) => torn_down.map(|_| exit),
+        Err(error) => {
+            if let Err(tear_down_error) = torn_down {
+                note(&tear_down_error.explain());
             }
-            Err(failure)
+            Err(error)
         }
     }
 }
 
-/// How the measuring ended.
-enum Ended {
-    /// By a signal.
-    Stopped(&'static str),
-    /// With figures, or without.
-    Measured(Result<Report, Failure>),
+/// How the run ended.
+enum Outcome {
+    /// By the signal of this name.
+    Interrupted(&'static str),
+    Measured(Result<Report, BenchError>),
 }
 
-/// Tells what there is to tell.
-fn ended(ended: Ended, form: handover::cli::Output, kept: Option<&str>) -> Result<Exit, Failure> {
+fn print(outcome: Outcome, format: Output, kept: Option<&str>) -> Result<Exit, BenchError> {
     if let Some(place) = kept {
         note(&format!("kept: {place}"));
     }
-    match ended {
-        Ended::Stopped(name) => {
-            note(&format!("{name}: not measured to the end"));
+    match outcome {
+        Outcome::Interrupted(signal) => {
+            note(&format!("{signal}: not measured to the end"));
             Ok(Exit::Failed)
         }
-        Ended::Measured(report) => {
-            say(&report?.written(form))?;
+        Outcome::Measured(report) => {
+            say(&report?.format(format))?;
             Ok(Exit::Done)
         }
     }
 }
 
-async fn measure_all(plan: &Plan, ground: &Ground, progress: &Progress) -> Result<Report, Failure> {
+async fn measure_all(plan: &Plan, fixture: &Fixture, progress: &Progress) -> Result<Report, BenchError> {
     let mut figures: Vec<Figure> = Vec::new();
     for mode in &plan.modes {
         figures.extend(match mode {
-            BenchMode::Orders => orders::measure(plan, ground, progress).await?,
-            BenchMode::Drain => drain::measure(plan, ground, progress).await?,
-            BenchMode::Consume => consume::measure(plan, ground, progress).await?,
-            BenchMode::Latency => latency::measure(plan, ground, progress).await?,
-            BenchMode::Growth => growth::measure(plan, ground, progress).await?,
+            Mode::Orders => orders::measure(plan, fixture, progress).await?,
+            Mode::Drain => drain::measure(plan, fixture, progress).await?,
+            Mode::Consume => consume::measure(plan, fixture, progress).await?,
+            Mode::Latency => latency::measure(plan, fixture, progress).await?,
+            Mode::Growth => growth::measure(plan, fixture, progress).await?,
         });
     }
-    let (database, durability, broker) = ground.describe().await?;
+    let servers = fixture.describe().await?;
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION"),
-        database,
-        durability,
-        broker,
+        database: servers.database,
+        durability: servers.durability,
+        broker: servers.broker,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        connections: ground.connections(),
+        connections: fixture.connections(),
         events: plan.events,
         batch: plan.batch.get(),
         prefetch: plan.prefetch.get(),

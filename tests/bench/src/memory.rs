@@ -1,56 +1,43 @@
-//! How much memory this process holds, as Linux counts it.
+//! Memory of this process, from `/proc`.
 
 use serde::Serialize;
 
 const STATUS: &str = "/proc/self/status";
-const PEAK: &str = "/proc/self/clear_refs";
-/// What, written there, makes the peak begin anew.
-const RESET: &str = "5";
+const CLEAR_REFS: &str = "/proc/self/clear_refs";
+/// Written to `clear_refs`, resets `VmHWM` to the current `VmRSS` (proc(5)).
+const RESET_PEAK: &str = "5";
 
-/// Resident memory around some work.
+/// Resident memory during a measurement, in MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Memory {
-    /// Before, in MiB.
-    pub(super) before_mib: f64,
-    /// At most, while it was done.
-    pub(super) peak_mib: f64,
+pub struct Memory {
+    pub before_mib: f64,
+    pub peak_mib: f64,
 }
 
-/// What is resident now. Where it cannot be told, nothing.
-pub(super) fn begin() -> Option<f64> {
-    // Refused, the peak is that of the whole process: no less than the truth.
-    let _ = std::fs::write(PEAK, RESET);
-    of("VmRSS:")
+/// Resets the peak and returns the resident memory in MiB; `None` where `/proc` does not show it.
+pub(crate) fn start() -> Option<f64> {
+    // Without the permission to reset it, the peak is that of the whole process, which is not below the true one.
+    let _ = std::fs::write(CLEAR_REFS, RESET_PEAK);
+    read("VmRSS:")
 }
 
-/// What it came to since.
-pub(super) fn end(before: Option<f64>) -> Option<Memory> {
-    Some(Memory { before_mib: before?, peak_mib: of("VmHWM:")? })
+/// The peak since [`start`], which returned `before_mib`.
+pub(crate) fn finish(before_mib: Option<f64>) -> Option<Memory> {
+    Some(Memory { before_mib: before_mib?, peak_mib: read("VmHWM:")? })
 }
 
-/// The greatest of some.
-pub(super) fn greatest(all: impl Iterator<Item = Memory>) -> Option<Memory> {
-    all.max_by(|one, two| one.peak_mib.total_cmp(&two.peak_mib))
+/// The measurement with the highest peak.
+pub(crate) fn greatest(all: impl Iterator<Item = Memory>) -> Option<Memory> {
+    all.max_by(|one, other| one.peak_mib.total_cmp(&other.peak_mib))
 }
 
-fn of(name: &str) -> Option<f64> {
-    mib(&std::fs::read_to_string(STATUS).ok()?, name)
+fn read(field: &str) -> Option<f64> {
+    mib(&std::fs::read_to_string(STATUS).ok()?, field)
 }
 
-fn mib(status: &str, name: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(f64::from(line.trim().strip_suffix(" kB")?.parse::<u32>().ok()?) / 1024.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::mib;
-
-    #[test]
-    fn kilobytes_are_read_by_their_name() {
-        let status = "VmPeak:\t  9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 512 kB\n";
-        assert_eq!((mib(status, "VmHWM:"), mib(status, "VmRSS:")), (Some(2.0), Some(0.5)));
-        assert_eq!(mib("VmHWM:\tmuch\n", "VmHWM:"), None);
-    }
+/// A field of `/proc/self/status`, which is in kB, in MiB.
+pub fn mib(status: &str, field: &str) -> Option<f64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(f64::from(value.trim().strip_suffix(" kB")?.parse::<u32>().ok()?) / 1024.0)
 }

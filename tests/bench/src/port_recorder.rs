@@ -1,4 +1,4 @@
-//! Where a measurement listens: around the ports, changing nothing.
+//! Records calls of the ports `Store` and `Broker` and their times, and passes them on unchanged.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -15,62 +15,73 @@ use handover_application::topology::Topology;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::statement_counter::of_the_broker;
+use crate::statement_counter::in_broker;
 
-/// What was heard. Clones hear together.
+/// Records the calls of one application. Clones share the record.
 #[derive(Clone, Default)]
-pub(super) struct Tap(Arc<Heard>);
+pub(crate) struct PortRecorder(Arc<Record>);
 
 #[derive(Default)]
-struct Heard {
-    first_look: OnceLock<Instant>,
+struct Record {
+    first_view: OnceLock<Instant>,
     subscribed: OnceLock<Instant>,
-    confirmed: AtomicU64,
-    acked: AtomicU64,
+    confirms: AtomicU64,
+    acks: AtomicU64,
     publishing_us: AtomicU64,
     waiting_us: AtomicU64,
     acking_us: AtomicU64,
-    moments: Mutex<HashMap<String, Moments>>,
+    event_times: Mutex<HashMap<String, EventTimes>>,
     changed: Notify,
 }
 
-/// When what happened to an event.
+/// When an event passed each port.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Moments {
-    pub(super) handed_over: Option<Instant>,
-    pub(super) confirmed: Option<Instant>,
-    pub(super) delivered: Option<Instant>,
-    pub(super) acked: Option<Instant>,
+pub struct EventTimes {
+    pub published: Option<Instant>,
+    pub confirmed: Option<Instant>,
+    pub delivered: Option<Instant>,
+    pub acked: Option<Instant>,
 }
 
-impl Tap {
-    /// When the relay first looked for something to do.
-    pub(super) fn first_look(&self) -> Option<Instant> {
-        self.0.first_look.get().copied()
+/// Total time of the calls of a broker.
+pub(crate) struct BrokerTime {
+    pub(crate) publishing: Duration,
+    /// Waiting for deliveries.
+    pub(crate) waiting: Duration,
+    pub(crate) acking: Duration,
+}
+
+impl PortRecorder {
+    /// When the relay first queried the store for events.
+    pub(crate) fn first_view(&self) -> Option<Instant> {
+        self.0.first_view.get().copied()
     }
 
-    /// When a consumer subscribed.
-    pub(super) fn subscribed(&self) -> Option<Instant> {
+    /// When the first consumer subscribed.
+    pub(crate) fn subscribed(&self) -> Option<Instant> {
         self.0.subscribed.get().copied()
     }
 
-    /// How long was spent in publishing, in waiting for deliveries and in acking.
-    pub(super) fn broker_time(&self) -> (Duration, Duration, Duration) {
-        let of = |us: &AtomicU64| Duration::from_micros(us.load(Ordering::Relaxed));
-        (of(&self.0.publishing_us), of(&self.0.waiting_us), of(&self.0.acking_us))
+    pub(crate) fn broker_time(&self) -> BrokerTime {
+        let total = |us: &AtomicU64| Duration::from_micros(us.load(Ordering::Relaxed));
+        BrokerTime {
+            publishing: total(&self.0.publishing_us),
+            waiting: total(&self.0.waiting_us),
+            acking: total(&self.0.acking_us),
+        }
     }
 
-    /// Waits until so many were confirmed.
-    pub(super) async fn confirmed(&self, count: u64) {
-        self.reached(&self.0.confirmed, count).await
+    /// Waits until `count` messages were confirmed.
+    pub(crate) async fn wait_for_confirms(&self, count: u64) {
+        self.wait_for(&self.0.confirms, count).await
     }
 
-    /// Waits until so many were acked.
-    pub(super) async fn acked(&self, count: u64) {
-        self.reached(&self.0.acked, count).await
+    /// Waits until `count` messages were acked.
+    pub(crate) async fn wait_for_acks(&self, count: u64) {
+        self.wait_for(&self.0.acks, count).await
     }
 
-    async fn reached(&self, counter: &AtomicU64, count: u64) {
+    async fn wait_for(&self, counter: &AtomicU64, count: u64) {
         loop {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
@@ -82,23 +93,36 @@ impl Tap {
         }
     }
 
-    /// What happened to each event, if that was asked for.
-    pub(super) fn moments(&self) -> HashMap<String, Moments> {
-        lock(&self.0.moments).clone()
+    /// Times by event id; empty unless a queue was named in [`PortRecorder::broker`].
+    pub(crate) fn event_times(&self) -> HashMap<String, EventTimes> {
+        lock(&self.0.event_times).clone()
     }
 
-    /// A store that is listened to.
-    pub(super) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(TappedStore { inner: store, tap: self.clone() })
+    pub(crate) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(RecordedStore { inner: store, recorder: self.clone() })
     }
 
-    /// A broker that is listened to; `queue` is the one whose deliveries are noted one by one.
-    pub(super) fn broker(&self, broker: Arc<dyn Broker>, noted: Option<&'static str>) -> Arc<dyn Broker> {
-        Arc::new(TappedBroker { inner: broker, tap: self.clone(), noted })
+    /// Times of single events are recorded only if `event_queue` is given, and their deliveries only from that queue.
+    pub(crate) fn broker(
+        &self,
+        broker: Arc<dyn Broker>,
+        event_queue: Option<&'static str>,
+    ) -> Arc<dyn Broker> {
+        Arc::new(RecordedBroker { inner: broker, recorder: self.clone(), event_queue })
+    }
+
+    fn add_acks(&self, count: usize) {
+        self.0.acks.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Release);
+        self.0.changed.notify_waiters();
+    }
+
+    fn add_confirms(&self, count: usize) {
+        self.0.confirms.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Release);
+        self.0.changed.notify_waiters();
     }
 }
 
-fn add(counter: &AtomicU64, since: Instant) {
+fn add_elapsed(counter: &AtomicU64, since: Instant) {
     counter.fetch_add(u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
@@ -106,59 +130,57 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct TappedStore {
+struct RecordedStore {
     inner: Arc<dyn Store>,
-    tap: Tap,
+    recorder: PortRecorder,
 }
 
 #[async_trait]
-impl Store for TappedStore {
+impl Store for RecordedStore {
     async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
         self.inner.begin().await
     }
 
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
-        self.tap.0.first_look.get_or_init(Instant::now);
+        self.recorder.0.first_view.get_or_init(Instant::now);
         self.inner.view().await
     }
 }
 
-struct TappedBroker {
+struct RecordedBroker {
     inner: Arc<dyn Broker>,
-    tap: Tap,
-    noted: Option<&'static str>,
+    recorder: PortRecorder,
+    event_queue: Option<&'static str>,
 }
 
 #[async_trait]
-impl Broker for TappedBroker {
+impl Broker for RecordedBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         self.inner.declare(topology).await
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let begun = Instant::now();
-        let handed_over: Vec<String> = match self.noted {
+        let started = Instant::now();
+        let published: Vec<String> = match self.event_queue {
             Some(_) => window.iter().map(|outgoing| outgoing.event_id().to_string()).collect(),
             None => Vec::new(),
         };
-        let outcomes = of_the_broker(self.inner.publish(window)).await?;
-        add(&self.tap.0.publishing_us, begun);
+        let outcomes = in_broker(self.inner.publish(window)).await?;
+        add_elapsed(&self.recorder.0.publishing_us, started);
         let now = Instant::now();
-        if !handed_over.is_empty() {
-            let mut moments = lock(&self.tap.0.moments);
-            for event in handed_over {
-                moments.entry(event).or_default().handed_over = Some(begun);
+        if !published.is_empty() {
+            let mut event_times = lock(&self.recorder.0.event_times);
+            for event in published {
+                event_times.entry(event).or_default().published = Some(started);
             }
             for outcome in &outcomes {
                 if let PublishOutcome::Confirmed(confirmed) = outcome {
-                    moments.entry(confirmed.event_id().to_string()).or_default().confirmed = Some(now);
+                    event_times.entry(confirmed.event_id().to_string()).or_default().confirmed = Some(now);
                 }
             }
         }
-        let confirmed =
-            outcomes.iter().filter(|outcome| matches!(outcome, PublishOutcome::Confirmed(_))).count();
-        self.tap.0.confirmed.fetch_add(u64::try_from(confirmed).unwrap_or(0), Ordering::Release);
-        self.tap.0.changed.notify_waiters();
+        let confirmed = outcomes.iter().filter(|outcome| matches!(outcome, PublishOutcome::Confirmed(_)));
+        self.recorder.add_confirms(confirmed.count());
         Ok(outcomes)
     }
 
@@ -167,13 +189,10 @@ impl Broker for TappedBroker {
         queue: &str,
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError> {
-        self.tap.0.subscribed.get_or_init(Instant::now);
-        let inner = of_the_broker(self.inner.subscribe(queue, prefetch)).await?;
-        let noted = match self.noted {
-            Some(noted) if noted == queue => Some(Mutex::default()),
-            Some(_) | None => None,
-        };
-        Ok(Box::new(TappedSubscription { inner, tap: self.tap.clone(), noted }))
+        self.recorder.0.subscribed.get_or_init(Instant::now);
+        let inner = in_broker(self.inner.subscribe(queue, prefetch)).await?;
+        let events = (self.event_queue == Some(queue)).then(Mutex::default);
+        Ok(Box::new(RecordedSubscription { inner, recorder: self.recorder.clone(), events }))
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
@@ -185,43 +204,44 @@ impl Broker for TappedBroker {
     }
 }
 
-struct TappedSubscription {
+struct RecordedSubscription {
     inner: Box<dyn Subscription>,
-    tap: Tap,
-    /// Which event is behind which tag.
-    noted: Option<Mutex<HashMap<DeliveryTag, String>>>,
+    recorder: PortRecorder,
+    /// The event of each unsettled delivery, if times of single events are recorded.
+    events: Option<Mutex<HashMap<DeliveryTag, String>>>,
 }
 
 #[async_trait]
-impl Subscription for TappedSubscription {
+impl Subscription for RecordedSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
-        let begun = Instant::now();
-        let deliveries = of_the_broker(self.inner.next()).await?;
-        add(&self.tap.0.waiting_us, begun);
-        if let Some(noted) = &self.noted {
+        let started = Instant::now();
+        let deliveries = in_broker(self.inner.next()).await?;
+        add_elapsed(&self.recorder.0.waiting_us, started);
+        if let Some(events) = &self.events {
             let now = Instant::now();
-            let (mut noted, mut moments) = (lock(noted), lock(&self.tap.0.moments));
+            let mut events = lock(events);
+            let mut event_times = lock(&self.recorder.0.event_times);
             for delivery in &deliveries {
                 let Some(event) = &delivery.message.message_id else { continue };
-                noted.insert(delivery.tag, event.clone());
-                moments.entry(event.clone()).or_default().delivered.get_or_insert(now);
+                events.insert(delivery.tag, event.clone());
+                event_times.entry(event.clone()).or_default().delivered.get_or_insert(now);
             }
         }
         Ok(deliveries)
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        let begun = Instant::now();
-        if let Some(noted) = &self.noted {
-            let (mut noted, mut moments) = (lock(noted), lock(&self.tap.0.moments));
-            for event in tags.iter().filter_map(|tag| noted.remove(tag)) {
-                moments.entry(event).or_default().acked.get_or_insert(begun);
+        let started = Instant::now();
+        if let Some(events) = &self.events {
+            let mut events = lock(events);
+            let mut event_times = lock(&self.recorder.0.event_times);
+            for event in tags.iter().filter_map(|tag| events.remove(tag)) {
+                event_times.entry(event).or_default().acked.get_or_insert(started);
             }
         }
-        of_the_broker(self.inner.ack(tags)).await?;
-        add(&self.tap.0.acking_us, begun);
-        self.tap.0.acked.fetch_add(u64::try_from(tags.len()).unwrap_or(0), Ordering::Release);
-        self.tap.0.changed.notify_waiters();
+        in_broker(self.inner.ack(tags)).await?;
+        add_elapsed(&self.recorder.0.acking_us, started);
+        self.recorder.add_acks(tags.len());
         Ok(())
     }
 

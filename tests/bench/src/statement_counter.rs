@@ -1,4 +1,4 @@
-//! Where the service's time goes in the database: the store tells of each statement, this adds them up by what they do.
+//! Time of the service in the database: the store traces each statement, and this counts them by what they do.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -13,79 +13,87 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, fmt};
 
-/// How often a kind of statement ran, and how long all of them took.
+/// Number and time of all statements of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Spent {
-    pub(super) statements: u64,
-    pub(super) time: Duration,
+pub struct StatementTotals {
+    pub statements: u64,
+    pub time: Duration,
 }
 
-/// All that was heard since it was last taken. Clones hear together.
+/// Counts statements of this process. Clones share the counts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Statements(Arc<Mutex<BTreeMap<String, Spent>>>);
+pub(crate) struct StatementCounter(Arc<Mutex<BTreeMap<String, StatementTotals>>>);
 
-impl Statements {
-    /// Listens for the rest of this process; warnings go to stderr. Where a log is installed already, nothing is heard.
-    pub(super) fn listen() -> Statements {
-        let statements = Statements::default();
-        let heard = Ear(statements.clone()).with_filter(Targets::new().with_target(STATEMENTS, Level::TRACE));
-        // The driver complains of connections that were closed on purpose.
-        let told = Targets::new().with_default(LevelFilter::WARN).with_target("lapin", LevelFilter::OFF);
-        let stderr = std::io::stderr();
-        let log = fmt::layer().with_ansi(stderr.is_terminal()).with_writer(std::io::stderr).with_filter(told);
-        if let Err(error) = tracing_subscriber::registry().with(heard).with(log).try_init() {
-            tracing::debug!(%error, "the log is installed already");
+impl StatementCounter {
+    /// Installs the counter for the rest of this process, and a log of warnings on stderr. If a subscriber is installed
+    /// already, it counts nothing.
+    pub(crate) fn install() -> StatementCounter {
+        let counter = StatementCounter::default();
+        let layer =
+            CounterLayer(counter.clone()).with_filter(Targets::new().with_target(STATEMENTS, Level::TRACE));
+        // lapin warns about connections that were closed on purpose.
+        let logged = Targets::new().with_default(LevelFilter::WARN).with_target("lapin", LevelFilter::OFF);
+        let has_colour = std::io::stderr().is_terminal();
+        let log = fmt::layer().with_ansi(has_colour).with_writer(std::io::stderr).with_filter(logged);
+        if let Err(error) = tracing_subscriber::registry().with(layer).with(log).try_init() {
+            tracing::debug!(%error, "a subscriber is installed already");
         }
-        statements
+        counter
     }
 
-    /// What was heard; from here on it begins anew.
-    pub(super) fn take(&self) -> BTreeMap<String, Spent> {
+    /// Forgets what was counted.
+    pub(crate) fn reset(&self) {
+        self.lock().clear();
+    }
+
+    /// Returns the totals by kind of statement and resets them.
+    pub(crate) fn take(&self) -> BTreeMap<String, StatementTotals> {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Spent>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, StatementTotals>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 tokio::task_local! {
-    /// Set while a broker works: what it does in a database counts as its own time already.
-    static OF_THE_BROKER: ();
+    /// Set while a broker port is called.
+    static IN_BROKER: ();
 }
 
-/// Runs what a broker does; its statements are not told apart.
-pub(super) async fn of_the_broker<F: Future>(work: F) -> F::Output {
-    OF_THE_BROKER.scope((), work).await
+/// Runs a call of a broker port, whose statements are not counted: the time of the call is a step of its own already.
+pub(crate) async fn in_broker<F: Future>(call: F) -> F::Output {
+    IN_BROKER.scope((), call).await
 }
 
-struct Ear(Statements);
+struct CounterLayer(StatementCounter);
 
-impl<S: Subscriber> Layer<S> for Ear {
+impl<S: Subscriber> Layer<S> for CounterLayer {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         metadata.target() == STATEMENTS
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if OF_THE_BROKER.try_with(|()| ()).is_ok() {
+        if IN_BROKER.try_with(|()| ()).is_ok() {
             return;
         }
-        let mut heard = Heard::default();
-        event.record(&mut heard);
-        let mut statements = self.0.lock();
-        let spent = statements.entry(heard.kind).or_default();
-        spent.statements += 1;
-        spent.time += Duration::from_micros(heard.micros);
+        let mut statement = Statement::default();
+        event.record(&mut statement);
+        let mut counts = self.0.lock();
+        let totals = counts.entry(statement.kind).or_default();
+        totals.statements += 1;
+        totals.time += Duration::from_micros(statement.micros);
     }
 }
 
+/// The fields of a traced statement.
 #[derive(Default)]
-struct Heard {
+struct Statement {
     kind: String,
     micros: u64,
 }
 
-impl Visit for Heard {
+impl Visit for Statement {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "sql" {
             self.kind = kind_of(value);
@@ -101,48 +109,25 @@ impl Visit for Heard {
     fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
-/// What a statement does, to which table: `read orders`.
-fn kind_of(sql: &str) -> String {
+/// What a statement does and to which table: `read orders`.
+pub fn kind_of(sql: &str) -> String {
     let words: Vec<&str> =
         sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty()).collect();
-    // What stands behind it, unless that is another query.
-    let after = |word: &str| {
-        let tables = words.windows(2).filter_map(|pair| match pair {
-            [first, table] if *first == word && *table != "SELECT" => Some(*table),
+    // The first table behind this keyword; a subquery there is passed over for its own table.
+    let table_after = |keyword: &str| {
+        let mut tables = words.windows(2).filter_map(|pair| match pair {
+            [first, table] if *first == keyword && *table != "SELECT" => Some(*table),
             [..] => None,
         });
-        tables.map(str::to_owned).next().unwrap_or_default()
+        tables.next().unwrap_or_default()
     };
     match words.first().copied().unwrap_or_default() {
         "BEGIN" | "START" => "begin".to_owned(),
         "COMMIT" => "commit".to_owned(),
-        "INSERT" => format!("insert {}", after("INTO")),
-        "UPDATE" => format!("change {}", after("UPDATE")),
-        "DELETE" => format!("delete {}", after("FROM")),
-        "SELECT" | "WITH" => format!("read {}", after("FROM")).trim_end().to_owned(),
+        "INSERT" => format!("insert {}", table_after("INTO")),
+        "UPDATE" => format!("change {}", table_after("UPDATE")),
+        "DELETE" => format!("delete {}", table_after("FROM")),
+        "SELECT" | "WITH" => format!("read {}", table_after("FROM")).trim_end().to_owned(),
         other => other.to_lowercase(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::kind_of;
-
-    #[test]
-    fn a_statement_is_known_by_what_it_does_and_its_table() {
-        let kinds = [
-            ("BEGIN IMMEDIATE", "begin"),
-            ("START TRANSACTION", "begin"),
-            ("COMMIT", "commit"),
-            ("INSERT INTO orders (id) VALUES (?)", "insert orders"),
-            ("UPDATE outbox_events FORCE INDEX (uk_event_id) SET status = 'SENT'", "change outbox_events"),
-            ("DELETE FROM broker_messages WHERE id IN (?)", "delete broker_messages"),
-            ("SELECT o.id, (SELECT 1) FROM outbox_events o WHERE x", "read outbox_events"),
-            ("SELECT * FROM (SELECT o.next FROM outbox_events o) earliest", "read outbox_events"),
-            ("SELECT clock_timestamp() AS now", "read"),
-        ];
-        for (sql, kind) in kinds {
-            assert_eq!(kind_of(sql), kind);
-        }
     }
 }

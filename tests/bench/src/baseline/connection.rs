@@ -8,14 +8,14 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 
-use super::error::BareError;
-use super::event::{Arrived, Event, Order, Placed};
+use super::error::BaselineError;
+use super::event::{Envelope, Event, Order, Placed};
 use super::statements::{mysql, postgres, sqlite};
 
-/// Statements that a connection keeps prepared: groups come in any length up to the prefetch.
-const PREPARED: usize = 1_024;
-/// How long SQLite waits for its one writer.
-const BUSY: std::time::Duration = std::time::Duration::from_secs(30);
+/// Prepared statements kept by a connection: the number of rows in a statement varies up to the prefetch.
+const STATEMENT_CACHE: usize = 1_024;
+/// How long SQLite waits for its write lock.
+const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A message in a queue of the database broker.
 #[derive(Debug)]
@@ -24,7 +24,6 @@ pub(crate) struct Queued {
     pub(crate) body: String,
 }
 
-/// What is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     Sqlite,
@@ -32,146 +31,151 @@ pub(crate) enum Engine {
     Postgres,
 }
 
-/// One connection.
+/// A connection to SQLite, PostgreSQL, MySQL or MariaDB.
 #[derive(Debug)]
-pub struct Session(Kind);
+pub(crate) struct Connection(Driver);
 
 #[derive(Debug)]
-enum Kind {
+enum Driver {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
     MySql(MySqlConnection),
 }
 
 macro_rules! on {
-    ($session:expr, $function:ident($($argument:expr),*)) => {
-        match &mut $session.0 {
-            Kind::Sqlite(connection) => sqlite::$function(connection $(, $argument)*).await,
-            Kind::Postgres(connection) => postgres::$function(connection $(, $argument)*).await,
-            Kind::MySql(connection) => mysql::$function(connection $(, $argument)*).await,
+    ($connection:expr, $function:ident($($argument:expr),*)) => {
+        match &mut $connection.0 {
+            Driver::Sqlite(connection) => sqlite::$function(connection $(, $argument)*).await,
+            Driver::Postgres(connection) => postgres::$function(connection $(, $argument)*).await,
+            Driver::MySql(connection) => mysql::$function(connection $(, $argument)*).await,
         }
     };
 }
 
-impl Session {
-    /// Connects: `sqlite://`, `postgres://`, `mysql://`, with what their drivers take behind a `?`; `authorities` is a
-    /// file of certificates that the server's has to be signed by.
-    pub async fn connect(url: &str, authorities: Option<&str>) -> Result<Session, BareError> {
+impl Connection {
+    /// Connects to `sqlite://`, `postgres://` or `mysql://` with the parameters of the driver. With `ca_file`, the server
+    /// must show a certificate signed by one of its authorities.
+    pub(crate) async fn open(url: &str, ca_file: Option<&str>) -> Result<Connection, BaselineError> {
         let scheme = url.split(':').next().unwrap_or_default();
         match scheme {
             "sqlite" => {
                 let options = SqliteConnectOptions::from_str(url)?
                     .synchronous(SqliteSynchronous::Full)
-                    .busy_timeout(BUSY)
-                    .statement_cache_capacity(PREPARED)
+                    .busy_timeout(BUSY_TIMEOUT)
+                    .statement_cache_capacity(STATEMENT_CACHE)
                     .disable_statement_logging();
-                Ok(Session(Kind::Sqlite(options.connect().await?)))
+                Ok(Connection(Driver::Sqlite(options.connect().await?)))
             }
             "postgres" | "postgresql" => {
                 let mut options = PgConnectOptions::from_str(url)?
-                    .statement_cache_capacity(PREPARED)
+                    .statement_cache_capacity(STATEMENT_CACHE)
                     .disable_statement_logging();
-                if let Some(file) = authorities {
+                if let Some(file) = ca_file {
                     options = options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(file);
                 }
-                let mut session = Session(Kind::Postgres(options.connect().await?));
+                let mut connection = Connection(Driver::Postgres(options.connect().await?));
                 let level = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
-                session.execute(level).await?;
-                Ok(session)
+                connection.execute(level).await?;
+                Ok(connection)
             }
             "mysql" | "mariadb" => {
                 let mut options = MySqlConnectOptions::from_str(&url.replacen("mariadb:", "mysql:", 1))?
-                    .statement_cache_capacity(PREPARED)
+                    .statement_cache_capacity(STATEMENT_CACHE)
                     .disable_statement_logging();
-                if let Some(file) = authorities {
+                if let Some(file) = ca_file {
                     options = options.ssl_mode(MySqlSslMode::VerifyIdentity).ssl_ca(file);
                 }
-                let mut session = Session(Kind::MySql(options.connect().await?));
-                // Or every insert locks the gaps beside it.
-                session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
-                Ok(session)
+                let mut connection = Connection(Driver::MySql(options.connect().await?));
+                // The default, REPEATABLE READ, takes gap locks, and concurrent inserts wait for each other.
+                connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+                Ok(connection)
             }
-            other => Err(BareError::Odd(format!("no database is known as {other}"))),
+            other => Err(BaselineError::Unexpected(format!("{other}:// names no known database"))),
         }
     }
 
     pub(crate) fn engine(&self) -> Engine {
         match self.0 {
-            Kind::Sqlite(_) => Engine::Sqlite,
-            Kind::Postgres(_) => Engine::Postgres,
-            Kind::MySql(_) => Engine::MySql,
+            Driver::Sqlite(_) => Engine::Sqlite,
+            Driver::Postgres(_) => Engine::Postgres,
+            Driver::MySql(_) => Engine::MySql,
         }
     }
 
-    /// Runs a statement unprepared, or several; tells how many rows they changed.
-    pub(crate) async fn execute(&mut self, sql: &str) -> Result<u64, BareError> {
+    /// Executes statements unprepared and returns the number of changed rows.
+    pub(crate) async fn execute(&mut self, sql: &str) -> Result<u64, BaselineError> {
         on!(self, raw(sql))
     }
 
-    /// The one number that a query finds.
-    pub(crate) async fn number(&mut self, sql: &str) -> Result<i64, BareError> {
+    /// The only value of a query.
+    pub(crate) async fn number(&mut self, sql: &str) -> Result<i64, BaselineError> {
         on!(self, number(sql))
     }
 
-    /// The texts in the first column of what a query finds.
-    pub(crate) async fn texts(&mut self, sql: &str) -> Result<Vec<String>, BareError> {
+    /// The first column of a query.
+    pub(crate) async fn texts(&mut self, sql: &str) -> Result<Vec<String>, BaselineError> {
         on!(self, texts(sql))
     }
 
-    /// Begins a transaction.
-    pub async fn begin(&mut self) -> Result<(), BareError> {
+    pub(crate) async fn begin(&mut self) -> Result<(), BaselineError> {
         on!(self, begin())
     }
 
-    /// Commits it.
-    pub async fn commit(&mut self) -> Result<(), BareError> {
+    pub(crate) async fn commit(&mut self) -> Result<(), BaselineError> {
         self.execute("COMMIT").await.map(drop)
     }
 
-    /// Places an order in a transaction of its own: reads the product, takes it, inserts the order and its two events.
-    pub async fn place(&mut self, order: &Order) -> Result<Placed, BareError> {
+    /// Places an order in one transaction: reads and updates the product, inserts the order and its two events.
+    pub(crate) async fn place(&mut self, order: &Order) -> Result<Placed, BaselineError> {
         on!(self, place(order))
     }
 
-    /// Locks the next events that are to be sent, as many as there are up to `most`.
-    pub async fn claim(&mut self, most: u32) -> Result<Vec<Event>, BareError> {
-        on!(self, claim(most))
+    /// Locks and returns the next pending events, at most `limit`.
+    pub(crate) async fn claim(&mut self, limit: u32) -> Result<Vec<Event>, BaselineError> {
+        on!(self, claim(limit))
     }
 
-    /// Marks events as sent, by one statement.
-    pub async fn mark(&mut self, events: &[Event], at: DateTime<Utc>) -> Result<(), BareError> {
-        on!(self, mark(events, at))
+    /// Marks events as SENT with one statement.
+    pub(crate) async fn mark_sent(
+        &mut self,
+        events: &[Event],
+        at: DateTime<Utc>,
+    ) -> Result<(), BaselineError> {
+        on!(self, mark_sent(events, at))
     }
 
-    /// Puts events into queues of the database broker, where they may expire, by one statement.
-    pub async fn enqueue(&mut self, rows: &[(&str, Option<DateTime<Utc>>, &Event)]) -> Result<(), BareError> {
+    /// Inserts events into queues of the database broker, each with its time of expiry, with one statement.
+    pub(crate) async fn enqueue(
+        &mut self,
+        rows: &[(&str, Option<DateTime<Utc>>, &Event)],
+    ) -> Result<(), BaselineError> {
         on!(self, enqueue(rows))
     }
 
-    /// Writes the effects of these messages and that they were consumed, by two statements; tells their events.
-    pub async fn apply(
+    /// Inserts consume-log records and effects of messages with two statements, and returns the event ids.
+    pub(crate) async fn apply(
         &mut self,
         consumer: &str,
         bodies: &[String],
         at: DateTime<Utc>,
-    ) -> Result<Vec<String>, BareError> {
-        let arrived =
-            bodies.iter().map(|body| serde_json::from_str(body)).collect::<Result<Vec<Arrived>, _>>()?;
-        on!(self, apply(consumer, &arrived, at))?;
-        Ok(arrived.into_iter().map(|arrived| arrived.event_id).collect())
+    ) -> Result<Vec<String>, BaselineError> {
+        let envelopes =
+            bodies.iter().map(|body| serde_json::from_str(body)).collect::<Result<Vec<Envelope>, _>>()?;
+        on!(self, apply(consumer, &envelopes, at))?;
+        Ok(envelopes.into_iter().map(|envelope| envelope.event_id).collect())
     }
 
-    /// Takes up to `most` messages out of a queue of the database broker and applies them, in one transaction; tells
-    /// their events.
-    pub async fn consume(
+    /// Takes at most `limit` messages from a queue of the database broker and applies them in one transaction; returns
+    /// the event ids.
+    pub(crate) async fn consume(
         &mut self,
         queue: &str,
         consumer: &str,
-        most: u32,
+        limit: u32,
         at: DateTime<Utc>,
-    ) -> Result<Vec<String>, BareError> {
+    ) -> Result<Vec<String>, BaselineError> {
         self.begin().await?;
-        let queued = on!(self, dequeue(queue, most))?;
+        let queued = on!(self, dequeue(queue, limit))?;
         let (ids, bodies): (Vec<i64>, Vec<String>) =
             queued.into_iter().map(|queued| (queued.id, queued.body)).unzip();
         let mut events = Vec::new();

@@ -1,55 +1,60 @@
-//! Take what is there, write the log and the effects, commit, ack. Nothing is looked up.
+//! Takes the messages that are delivered, inserts log and effects, commits, acks. Nothing is looked up.
 
 use handover_application::ports::Clock as _;
 use handover_system::SystemClock;
 use tokio::time::{Duration, Instant};
 
-use crate::error::failed;
-use crate::fixture::Ground;
-use crate::measurement::Took;
-use handover::Failure;
+use crate::error::{BenchError, baseline_error};
+use crate::fixture::Fixture;
+use crate::measurement::Measurement;
 
-/// The name in the log.
+/// The consumer's name in the consume log.
 const CONSUMER: &str = "fulfillment";
 
 /// Applies `count` messages of a queue.
 pub(crate) async fn consume(
-    ground: &Ground,
+    fixture: &Fixture,
     queue: &str,
     prefetch: u16,
     count: u64,
-) -> Result<Took, Failure> {
-    let mut session = ground.session().await?;
-    let plain = || failed("the plain consumer");
-    let (mut wait, mut apply, mut ack) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+) -> Result<Measurement, BenchError> {
+    let mut connection = fixture.connection().await?;
+    let failed = || baseline_error("the consumer of the baseline");
     let mut left = count;
-    let Some(broker) = ground.queue().await? else {
-        let begun = Instant::now();
+    let Some(rabbitmq) = fixture.rabbitmq().await? else {
+        let started = Instant::now();
         while left > 0 {
             let now = SystemClock.now();
-            let done = session.consume(queue, CONSUMER, u32::from(prefetch), now).await.map_err(plain())?;
-            left = left.saturating_sub(u64::try_from(done.len()).unwrap_or(u64::MAX));
+            let applied = connection.consume(queue, CONSUMER, u32::from(prefetch), now).await;
+            let applied = applied.map_err(failed())?.len();
+            left = left.saturating_sub(u64::try_from(applied).unwrap_or(u64::MAX));
         }
-        let all = begun.elapsed();
-        return Ok(Took::new(count, all).with("take, apply and commit", all));
+        let duration = started.elapsed();
+        return Ok(Measurement::new(count, duration).with_step("take, apply and commit", duration));
     };
-    let begun = Instant::now();
-    let mut deliveries = broker.consume(queue, prefetch).await.map_err(plain())?;
+    let mut waiting = Duration::ZERO;
+    let mut applying = Duration::ZERO;
+    let mut acking = Duration::ZERO;
+    let started = Instant::now();
+    let mut deliveries = rabbitmq.consume(queue, prefetch).await.map_err(failed())?;
     while left > 0 {
-        let at = Instant::now();
-        let delivered = deliveries.next().await.map_err(plain())?;
-        wait += at.elapsed();
-        let at = Instant::now();
-        session.begin().await.map_err(plain())?;
-        session.apply(CONSUMER, &delivered.bodies, SystemClock.now()).await.map_err(plain())?;
-        session.commit().await.map_err(plain())?;
-        apply += at.elapsed();
-        let at = Instant::now();
-        deliveries.ack(&delivered).await.map_err(plain())?;
-        ack += at.elapsed();
+        let step = Instant::now();
+        let delivered = deliveries.next().await.map_err(failed())?;
+        waiting += step.elapsed();
+        let step = Instant::now();
+        connection.begin().await.map_err(failed())?;
+        connection.apply(CONSUMER, &delivered.bodies, SystemClock.now()).await.map_err(failed())?;
+        connection.commit().await.map_err(failed())?;
+        applying += step.elapsed();
+        let step = Instant::now();
+        deliveries.ack(&delivered).await.map_err(failed())?;
+        acking += step.elapsed();
         left = left.saturating_sub(u64::try_from(delivered.bodies.len()).unwrap_or(u64::MAX));
     }
-    let all = begun.elapsed();
-    broker.close().await.map_err(failed("RabbitMQ"))?;
-    Ok(Took::new(count, all).with("wait", wait).with("apply and commit", apply).with("ack", ack))
+    let duration = started.elapsed();
+    rabbitmq.close().await.map_err(baseline_error("RabbitMQ"))?;
+    Ok(Measurement::new(count, duration)
+        .with_step("wait", waiting)
+        .with_step("apply and commit", applying)
+        .with_step("ack", acking))
 }

@@ -1,67 +1,71 @@
-//! Claim, publish, mark, commit; again until nothing is left. No order, no lease, no fence.
+//! Claims a batch, publishes it, marks it and commits, until nothing is pending. No order, no lease, no fence.
 
-use crate::baseline::Event;
 use chrono::TimeDelta;
 use handover_application::ports::Clock as _;
 use handover_application::topology::EXCHANGE;
 use handover_system::SystemClock;
 use tokio::time::{Duration, Instant};
 
-use super::{queues, routing_key};
-use crate::error::failed;
-use crate::fixture::Ground;
-use crate::measurement::Took;
-use handover::Failure;
+use super::{Event, queues, routing_key};
+use crate::error::{BenchError, baseline_error};
+use crate::fixture::Fixture;
+use crate::measurement::Measurement;
 
-/// Sends all that is pending, `batch` at a time.
-pub(crate) async fn drain(ground: &Ground, batch: u32) -> Result<Took, Failure> {
-    let mut session = ground.session().await?;
-    let queue = ground.queue().await?;
-    let database = || failed("the plain drain");
-    let (mut claim, mut publish, mut mark) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+/// Publishes all pending events, `batch` at a time.
+pub(crate) async fn drain(fixture: &Fixture, batch: u32) -> Result<Measurement, BenchError> {
+    let mut connection = fixture.connection().await?;
+    let rabbitmq = fixture.rabbitmq().await?;
+    let failed = || baseline_error("the drain of the baseline");
+    let mut claiming = Duration::ZERO;
+    let mut publishing = Duration::ZERO;
+    let mut marking = Duration::ZERO;
     let mut count = 0;
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        let at = Instant::now();
-        session.begin().await.map_err(database())?;
-        let events = session.claim(batch).await.map_err(database())?;
-        claim += at.elapsed();
+        let step = Instant::now();
+        connection.begin().await.map_err(failed())?;
+        let events = connection.claim(batch).await.map_err(failed())?;
+        claiming += step.elapsed();
         if events.is_empty() {
-            session.commit().await.map_err(database())?;
+            connection.commit().await.map_err(failed())?;
             break;
         }
         let keys = events
             .iter()
-            .map(|event| routing_key(ground, &event.event_type))
+            .map(|event| routing_key(fixture, &event.event_type))
             .collect::<Result<Vec<_>, _>>()?;
-        let at = Instant::now();
-        match &queue {
-            Some(queue) => {
+        let step = Instant::now();
+        match &rabbitmq {
+            Some(rabbitmq) => {
                 let keyed: Vec<(&str, &Event)> = keys.iter().map(String::as_str).zip(&events).collect();
-                queue.publish(EXCHANGE, &keyed).await.map_err(failed("the plain publish"))?;
+                let published = rabbitmq.publish(EXCHANGE, &keyed).await;
+                published.map_err(baseline_error("the publisher of the baseline"))?;
             }
             None => {
                 let now = SystemClock.now();
                 let mut rows = Vec::new();
                 for (key, event) in keys.iter().zip(&events) {
-                    rows.extend(queues(ground, key).into_iter().map(|(queue, ttl)| {
+                    rows.extend(queues(fixture, key).into_iter().map(|(queue, ttl)| {
                         let expires = ttl.and_then(|ttl| Some(now + TimeDelta::from_std(ttl).ok()?));
                         (queue, expires, event)
                     }));
                 }
-                session.enqueue(&rows).await.map_err(database())?;
+                connection.enqueue(&rows).await.map_err(failed())?;
             }
         }
-        publish += at.elapsed();
+        publishing += step.elapsed();
         count += u64::try_from(events.len()).unwrap_or(0);
-        let at = Instant::now();
-        session.mark(&events, SystemClock.now()).await.map_err(database())?;
-        session.commit().await.map_err(database())?;
-        mark += at.elapsed();
+        let step = Instant::now();
+        connection.mark_sent(&events, SystemClock.now()).await.map_err(failed())?;
+        connection.commit().await.map_err(failed())?;
+        marking += step.elapsed();
     }
-    let all = begun.elapsed();
-    if let Some(queue) = queue {
-        queue.close().await.map_err(failed("RabbitMQ"))?;
+    let duration = started.elapsed();
+    if let Some(rabbitmq) = rabbitmq {
+        rabbitmq.close().await.map_err(baseline_error("RabbitMQ"))?;
     }
-    Ok(Took::new(count, all).with("claim", claim).with("publish", publish).with("mark and commit", mark))
+    Ok(Measurement::new(count, duration)
+        .with_step("claim", claiming)
+        .with_step("publish", publishing)
+        .with_step("mark and commit", marking))
 }

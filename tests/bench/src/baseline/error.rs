@@ -1,21 +1,19 @@
-//! What went wrong; nobody gets over it.
+//! Errors of the baseline, none of which it recovers from.
 
-/// Why the plain code gave up.
+/// Why the baseline stopped.
 #[derive(Debug, thiserror::Error)]
-pub enum BareError {
-    /// The database said so.
+pub enum BaselineError {
     #[error("the database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The broker said so.
     #[error("RabbitMQ: {0}")]
     Broker(#[from] lapin::Error),
-    /// Something is not as the plain code expects it.
+    /// A row or an answer that the baseline does not expect.
     #[error("{0}")]
-    Odd(String),
+    Unexpected(String),
 }
 
-impl From<serde_json::Error> for BareError {
-    fn from(error: serde_json::Error) -> BareError {
-        BareError::Odd(format!("no JSON as expected: {error}"))
+impl From<serde_json::Error> for BaselineError {
+    fn from(error: serde_json::Error) -> BaselineError {
+        BaselineError::Unexpected(format!("JSON cannot be read: {error}"))
     }
 }

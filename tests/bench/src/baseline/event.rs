@@ -1,32 +1,25 @@
-//! Events as the plain code sees them: a row that becomes a message, and a message that becomes rows.
+//! Events of the baseline: an outbox row that becomes a message, and a message that becomes rows.
 
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Deserialize;
 
-/// A row of the outbox on its way out.
+/// An outbox row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The number of the row.
     pub id: i64,
-    /// The event.
     pub event_id: String,
-    /// Its type.
     pub event_type: String,
-    /// What it is about.
     pub aggregate_type: String,
-    /// Its id.
     pub aggregate_id: i64,
-    /// Its version.
+    /// Version of the aggregate.
     pub aggregate_seq: i64,
-    /// Whose it is.
     pub tenant_id: i64,
-    /// The payload, JSON.
+    /// JSON.
     pub payload: String,
-    /// `traceId` of the metadata; the event's own id where there is none.
+    /// `traceId` of the metadata, or the event id if there is none.
     pub trace_id: String,
-    /// When it happened.
     pub create_time: DateTime<Utc>,
 }
 
@@ -36,14 +29,14 @@ struct Metadata {
     trace_id: Option<String>,
 }
 
-/// The trace of a row.
+/// The trace id of a row.
 pub(crate) fn trace_of(metadata: Option<&str>, event_id: &str) -> Result<String, serde_json::Error> {
     let metadata: Option<Metadata> = metadata.map(serde_json::from_str).transpose()?;
     Ok(metadata.and_then(|metadata| metadata.trace_id).unwrap_or_else(|| event_id.to_owned()))
 }
 
 impl Event {
-    /// The message's body: byte by byte what the service sends.
+    /// The body of the message, byte for byte as the service sends it.
     pub fn body(&self) -> String {
         format!(
             "{{\"eventId\":\"{}\",\"eventType\":\"{}\",\"aggregateType\":\"{}\",\"aggregateId\":{},\
@@ -59,68 +52,61 @@ impl Event {
     }
 }
 
-/// What an effect needs of a message.
+/// The fields of a message that its effect needs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Arrived {
+pub(crate) struct Envelope {
     pub(crate) event_id: String,
     pub(crate) event_type: String,
     pub(crate) aggregate_type: String,
     pub(crate) aggregate_id: i64,
     pub(crate) trace_id: String,
-    pub(crate) payload: ArrivedOrder,
+    pub(crate) payload: EnvelopeOrder,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ArrivedOrder {
+pub(crate) struct EnvelopeOrder {
     pub(crate) order_id: i64,
     pub(crate) buyer_id: i64,
     pub(crate) seller_id: i64,
 }
 
-/// An order that is to be placed.
+/// An order to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
-    /// Its id.
-    pub id: i64,
-    /// Whose it is.
-    pub tenant_id: i64,
-    /// What it takes.
-    pub product_id: i64,
-    /// Who buys.
-    pub buyer_id: i64,
-    /// When.
-    pub at: DateTime<Utc>,
+pub(crate) struct Order {
+    pub(crate) id: i64,
+    pub(crate) tenant_id: i64,
+    pub(crate) product_id: i64,
+    pub(crate) buyer_id: i64,
+    pub(crate) at: DateTime<Utc>,
 }
 
-/// An order that was placed.
+/// The result of placing an order.
 #[derive(Debug, Clone)]
-pub struct Placed {
+pub(crate) struct Placed {
     pub(crate) seller: i64,
     pub(crate) price_minor: i64,
-    /// How long each of its statements took.
-    pub parts: [(&'static str, Duration); 6],
+    /// Time of each of its statements.
+    pub(crate) steps: [(&'static str, Duration); 6],
 }
 
 impl Order {
-    /// Its number for people.
+    /// The order number, which is shown to people.
     pub(crate) fn number(&self) -> String {
         format!("{}{:010}", self.at.format("%Y%m%d%H%M%S"), self.id % 10_000_000_000)
     }
 
-    /// The trace it belongs to.
     pub(crate) fn trace_id(&self) -> String {
         format!("bench-{:016x}", self.id)
     }
 
-    /// The id of its n-th event.
     pub(crate) fn event_id(&self, n: u8) -> String {
         new_event_id(self.at, (self.id << 2) | i64::from(n))
     }
 
-    /// Its events, as its transaction has written them.
-    pub fn events(&self, placed: &Placed) -> [Event; 2] {
+    /// The events that its transaction inserted.
+    pub(crate) fn events(&self, placed: &Placed) -> [Event; 2] {
         let Placed { seller, price_minor, .. } = *placed;
         let event = |n: u8, event_type: &str, payload: String| Event {
             id: 0,
@@ -150,7 +136,7 @@ impl Order {
         )
     }
 
-    /// The payload of its ORDER_CREATED.
+    /// Payload of ORDER_CREATED.
     pub(crate) fn created(&self, seller: i64, price_minor: i64) -> String {
         let facts = self.facts(seller, price_minor);
         format!(
@@ -160,7 +146,7 @@ impl Order {
         )
     }
 
-    /// The payload of its ORDER_TIMEOUT.
+    /// Payload of ORDER_TIMEOUT.
     pub(crate) fn timeout(&self, seller: i64, price_minor: i64) -> String {
         let at = self.at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
         format!("{{{},\"createTime\":\"{at}\"}}", self.facts(seller, price_minor))
@@ -171,7 +157,7 @@ fn amount(minor: i64) -> String {
     format!("{}.{:02}", minor / 100, minor % 100)
 }
 
-/// An event id: UUIDv7 of a moment, with a number in place of chance.
+/// An event id: a UUIDv7 (RFC 9562) with a number in place of its random bits.
 fn new_event_id(at: DateTime<Utc>, number: i64) -> String {
     let ms = at.timestamp_millis() & 0xFFFF_FFFF_FFFF;
     let (high, low) = (ms >> 16, ms & 0xFFFF);

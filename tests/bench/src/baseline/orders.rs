@@ -1,40 +1,40 @@
-//! The statements of an order in a bare transaction, by as many connections as the service has.
+//! The statements of an order in one plain transaction, on as many connections as the service has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::baseline::Order;
 use handover_application::ports::Clock as _;
 use handover_system::SystemClock;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};
 
+use super::event::Order;
 use crate::backlog;
-use crate::error::{failed, odd};
-use crate::fixture::Ground;
-use crate::measurement::Took;
-use handover::Failure;
+use crate::error::{BenchError, baseline_error, service_error};
+use crate::fixture::Fixture;
+use crate::measurement::Measurement;
 
-/// Places orders of products 1 to `products` on `connections` connections until the time is over.
+/// Places orders of the products 1 to `products` on `connections` connections until the turn is over.
 pub(crate) async fn orders(
-    ground: &Ground,
+    fixture: &Fixture,
     connections: u32,
     products: u32,
     turn: Duration,
-) -> Result<Took, Failure> {
-    let mut sessions = Vec::new();
+) -> Result<Measurement, BenchError> {
+    let mut idle = Vec::new();
     for _ in 0..connections {
-        sessions.push(ground.session().await?);
+        idle.push(fixture.connection().await?);
     }
     let next = Arc::new(AtomicU32::new(0));
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut clients = JoinSet::new();
-    for mut session in sessions {
+    for mut connection in idle {
         let next = Arc::clone(&next);
         let client = async move {
-            let (mut placed, mut parts) = (0u64, BTreeMap::<_, Duration>::new());
-            while begun.elapsed() < turn {
+            let mut placed = 0u64;
+            let mut steps = BTreeMap::<_, Duration>::new();
+            while started.elapsed() < turn {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 if n >= products {
                     break;
@@ -46,23 +46,24 @@ pub(crate) async fn orders(
                     buyer_id: backlog::buyer(n)?.get(),
                     at: SystemClock.now(),
                 };
-                let done = session.place(&order).await.map_err(failed("a plain order"))?;
-                for (part, time) in done.parts {
-                    *parts.entry(part).or_default() += time;
+                let order = connection.place(&order).await;
+                for (step, time) in order.map_err(baseline_error("an order of the baseline"))?.steps {
+                    *steps.entry(step).or_default() += time;
                 }
                 placed += 1;
             }
-            Ok::<_, Failure>((placed, parts))
+            Ok::<_, BenchError>((placed, steps))
         };
         clients.spawn(client);
     }
-    let (mut placed, mut parts) = (0, BTreeMap::<_, Duration>::new());
+    let mut placed = 0;
+    let mut steps = BTreeMap::<_, Duration>::new();
     while let Some(client) = clients.join_next().await {
-        let (orders, times) = client.map_err(odd)??;
+        let (orders, times) = client.map_err(service_error)??;
         placed += orders;
-        for (part, time) in times {
-            *parts.entry(part).or_default() += time;
+        for (step, time) in times {
+            *steps.entry(step).or_default() += time;
         }
     }
-    Ok(Took::new(placed, begun.elapsed()).by(connections).with_all(parts))
+    Ok(Measurement::new(placed, started.elapsed()).by_workers(connections).with_steps(steps))
 }

@@ -1,4 +1,4 @@
-//! RabbitMQ by one connection and one channel.
+//! RabbitMQ on one connection and one channel.
 
 use futures_util::future::try_join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -15,47 +15,62 @@ use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind, PublisherConfirm,
 };
 
-use super::error::BareError;
+use super::error::BaselineError;
 use super::event::Event;
 
-/// Survives a restart of the server.
+/// Delivery mode of messages that survive a restart of the server (AMQP 0-9-1).
 const PERSISTENT: u8 = 2;
 
-/// A connection and a channel with confirms.
-pub struct BareQueue {
+/// A connection and a channel with publisher confirms.
+pub(crate) struct RabbitConnection {
     connection: Connection,
     channel: Channel,
 }
 
-impl BareQueue {
-    /// Connects, of several hosts to the first; `authorities` are certificates (PEM) for `amqps`.
-    pub async fn connect(url: &str, authorities: Option<String>) -> Result<BareQueue, BareError> {
-        let mut uri: AMQPUri = first_host(url).parse().map_err(BareError::Odd)?;
+impl RabbitConnection {
+    /// Connects to the first host of the URL; `authorities` are certificates (PEM) for `amqps`.
+    pub(crate) async fn open(
+        url: &str,
+        authorities: Option<String>,
+    ) -> Result<RabbitConnection, BaselineError> {
+        let mut uri: AMQPUri = first_host(url).parse().map_err(BaselineError::Unexpected)?;
         if uri.vhost.is_empty() {
             uri.vhost = "/".to_owned();
         }
         let tls = OwnedTLSConfig { identity: None, cert_chain: authorities };
-        let runtime = lapin::runtime::default_runtime().map_err(|error| BareError::Odd(error.to_string()))?;
+        let runtime = lapin::runtime::default_runtime()
+            .map_err(|error| BaselineError::Unexpected(error.to_string()))?;
         let connection =
             Connection::connect_uri_with_config(uri, ConnectionProperties::default(), tls, runtime).await?;
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        Ok(BareQueue { connection, channel })
+        Ok(RabbitConnection { connection, channel })
     }
 
-    /// Publishes events with these keys, all at once, and waits for every confirm.
-    #[allow(clippy::disallowed_methods, reason = "here the confirms are seen")]
-    pub async fn publish(&self, exchange: &str, events: &[(&str, &Event)]) -> Result<(), BareError> {
+    /// Publishes events with their routing keys, all at once, and waits for every confirm.
+    #[allow(clippy::disallowed_methods, reason = "the baseline is its own broker adapter")]
+    pub(crate) async fn publish(
+        &self,
+        exchange: &str,
+        events: &[(&str, &Event)],
+    ) -> Result<(), BaselineError> {
         let sent = try_join_all(events.iter().map(|(key, event)| self.send(exchange, key, event))).await?;
         for confirmation in try_join_all(sent).await? {
             if !confirmation.is_ack() || confirmation.take_message().is_some() {
-                return Err(BareError::Odd("RabbitMQ did not take a message".to_owned()));
+                return Err(BaselineError::Unexpected(
+                    "RabbitMQ did not confirm a message, or returned it".to_owned(),
+                ));
             }
         }
         Ok(())
     }
 
-    async fn send(&self, exchange: &str, key: &str, event: &Event) -> Result<PublisherConfirm, BareError> {
+    async fn send(
+        &self,
+        exchange: &str,
+        key: &str,
+        event: &Event,
+    ) -> Result<PublisherConfirm, BaselineError> {
         let mut headers = FieldTable::default();
         for (name, value) in [
             ("aggregateId", event.aggregate_id.to_string()),
@@ -79,9 +94,9 @@ impl BareQueue {
             .await?)
     }
 
-    /// How many messages are ready in a queue, and how many consume it; nothing where there is no such queue.
-    pub async fn counts(&self, queue: &str) -> Result<Option<(u32, u32)>, BareError> {
-        // A channel of its own: a queue that is missing closes it.
+    /// Counts the ready messages and the consumers of a queue; `None` if it does not exist.
+    pub(crate) async fn counts(&self, queue: &str) -> Result<Option<(u32, u32)>, BaselineError> {
+        // On a channel of its own, which a missing queue closes.
         let channel = self.connection.create_channel().await?;
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
         match channel.queue_declare(queue.into(), options, FieldTable::default()).await {
@@ -94,15 +109,14 @@ impl BareQueue {
         }
     }
 
-    /// Whether there is such an exchange.
-    pub async fn has_exchange(&self, exchange: &str) -> Result<bool, BareError> {
+    pub(crate) async fn has_exchange(&self, exchange: &str) -> Result<bool, BaselineError> {
         let channel = self.connection.create_channel().await?;
         let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
         let asked =
             channel.exchange_declare(exchange.into(), ExchangeKind::Topic, options, FieldTable::default());
         match asked.await {
             Ok(()) => {
-                channel.close(200, "looked".into()).await?;
+                channel.close(200, "found".into()).await?;
                 Ok(true)
             }
             Err(error) if is_missing(&error) => Ok(false),
@@ -110,26 +124,25 @@ impl BareQueue {
         }
     }
 
-    /// Empties a queue.
-    pub async fn purge(&self, queue: &str) -> Result<(), BareError> {
+    pub(crate) async fn purge(&self, queue: &str) -> Result<(), BaselineError> {
         self.channel.queue_purge(queue.into(), QueuePurgeOptions::default()).await?;
         Ok(())
     }
 
-    /// Deletes a queue with what is in it; one that is missing is deleted already.
-    pub async fn delete_queue(&self, queue: &str) -> Result<(), BareError> {
+    /// Deletes a queue with its messages. RabbitMQ takes a missing queue for deleted.
+    pub(crate) async fn delete_queue(&self, queue: &str) -> Result<(), BaselineError> {
         self.channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await?;
         Ok(())
     }
 
     /// Deletes an exchange with its bindings.
-    pub async fn delete_exchange(&self, exchange: &str) -> Result<(), BareError> {
+    pub(crate) async fn delete_exchange(&self, exchange: &str) -> Result<(), BaselineError> {
         self.channel.exchange_delete(exchange.into(), ExchangeDeleteOptions::default()).await?;
         Ok(())
     }
 
-    /// Consumes a queue, on a channel of its own.
-    pub async fn consume(&self, queue: &str, prefetch: u16) -> Result<Deliveries, BareError> {
+    /// Subscribes to a queue on a channel of its own.
+    pub(crate) async fn consume(&self, queue: &str, prefetch: u16) -> Result<Deliveries, BaselineError> {
         let channel = self.connection.create_channel().await?;
         channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
@@ -137,14 +150,13 @@ impl BareQueue {
         Ok(Deliveries { channel, consumer })
     }
 
-    /// Says goodbye.
-    pub async fn close(self) -> Result<(), BareError> {
+    pub(crate) async fn close(self) -> Result<(), BaselineError> {
         Ok(self.connection.close(200, "done".into()).await?)
     }
 }
 
-/// The URL without the hosts behind the first comma.
-fn first_host(url: &str) -> String {
+/// The URL with the first of its hosts only.
+pub fn first_host(url: &str) -> String {
     let begin = url.find("://").map_or(0, |at| at + "://".len());
     let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);
     let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at);
@@ -159,58 +171,41 @@ fn is_missing(error: &lapin::Error) -> bool {
     matches!(error.kind(), lapin::ErrorKind::ProtocolError(error) if error.get_id() == NOT_FOUND)
 }
 
-/// What a queue hands over, and how it is acked.
-pub struct Deliveries {
+/// A subscription.
+pub(crate) struct Deliveries {
     channel: Channel,
     consumer: Consumer,
 }
 
-/// Messages that are there.
+/// Delivered messages.
 #[derive(Debug)]
-pub struct Delivered {
-    /// What they carry.
-    pub bodies: Vec<String>,
-    last: u64,
+pub(crate) struct Delivered {
+    pub(crate) bodies: Vec<String>,
+    last_tag: u64,
 }
 
 impl Deliveries {
-    /// Waits for a message and takes what is there with it.
-    pub async fn next(&mut self) -> Result<Delivered, BareError> {
-        let over = || BareError::Odd("RabbitMQ ended the subscription".to_owned());
-        let mut taken = Delivered { bodies: Vec::new(), last: 0 };
-        taken.add(self.consumer.next().await.ok_or_else(over)??);
+    /// Waits for a message and takes all others that are delivered already.
+    pub(crate) async fn next(&mut self) -> Result<Delivered, BaselineError> {
+        let ended = || BaselineError::Unexpected("RabbitMQ ended the subscription".to_owned());
+        let mut delivered = Delivered { bodies: Vec::new(), last_tag: 0 };
+        delivered.add(self.consumer.next().await.ok_or_else(ended)??);
         while let Some(delivery) = self.consumer.next().now_or_never() {
-            taken.add(delivery.ok_or_else(over)??);
+            delivered.add(delivery.ok_or_else(ended)??);
         }
-        Ok(taken)
+        Ok(delivered)
     }
 
-    /// Acks these and all before them, by one frame.
-    pub async fn ack(&self, delivered: &Delivered) -> Result<(), BareError> {
-        self.channel.basic_ack(delivered.last, BasicAckOptions { multiple: true }).await?;
+    /// Acks these messages and all before them with one frame.
+    pub(crate) async fn ack(&self, delivered: &Delivered) -> Result<(), BaselineError> {
+        self.channel.basic_ack(delivered.last_tag, BasicAckOptions { multiple: true }).await?;
         Ok(())
     }
 }
 
 impl Delivered {
     fn add(&mut self, delivery: Delivery) {
-        self.last = delivery.delivery_tag;
+        self.last_tag = delivery.delivery_tag;
         self.bodies.push(String::from_utf8_lossy(&delivery.data).into_owned());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first_host;
-
-    #[test]
-    fn of_several_hosts_the_first_is_taken() {
-        for (url, first) in [
-            ("amqp://u:p,w@a:1,b:2/v", "amqp://u:p,w@a:1/v"),
-            ("amqp://a:1,b:2?heartbeat=1", "amqp://a:1?heartbeat=1"),
-            ("amqp://u:p@a/v,w", "amqp://u:p@a/v,w"),
-        ] {
-            assert_eq!(first_host(url), first);
-        }
     }
 }

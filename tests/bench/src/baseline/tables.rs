@@ -1,9 +1,9 @@
-//! Room for measurements: what is in a database, filling it in bulk, emptying it, taking everything away.
+//! Tables of a run: listed, filled in bulk, emptied, dropped.
 
-use super::connection::{Engine, Session};
-use super::error::BareError;
+use super::connection::{Connection, Engine};
+use super::error::BaselineError;
 
-/// Tables that measurements fill.
+/// Tables that measurements insert into.
 const FILLED: [&str; 8] = [
     "products",
     "orders",
@@ -15,22 +15,22 @@ const FILLED: [&str; 8] = [
     "broker_messages",
 ];
 
-/// Ten rows with the column `d`: on every engine.
+/// Ten rows with the column `d`, in the SQL of every engine.
 const DIGITS: &str = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 \
     UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
-/// As many rows as [`numbers`] makes.
+/// Rows of [`numbers`].
 const NUMBERS: u32 = 100_000;
-/// Sellers and buyers.
-const USERS: u32 = 1_000;
+/// Number of sellers.
+const SELLERS: u32 = 1_000;
 
-/// 100,000 rows with the column `n`, from 0 on, made by the database.
+/// A subquery of 100,000 rows with the column `n`, counting from 0: the database itself generates the rows.
 fn numbers() -> String {
     let tables = ["a", "b", "c", "e", "f"].map(|name| format!("{DIGITS} {name}")).join(" CROSS JOIN ");
     format!("(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n FROM {tables}) numbers")
 }
 
-/// A moment long ago and so many seconds, as a literal that this engine keeps as its own.
-fn long_ago(engine: Engine, seconds: u64) -> String {
+/// A literal for a past time plus these seconds, in the format that the engine stores.
+fn past_time(engine: Engine, seconds: u64) -> String {
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     match engine {
         Engine::MySql => format!("'2026-01-01 {hour:02}:{minute:02}:{second:02}.000000'"),
@@ -40,9 +40,14 @@ fn long_ago(engine: Engine, seconds: u64) -> String {
     }
 }
 
-impl Session {
-    /// The tables of the database.
-    pub async fn tables(&mut self) -> Result<Vec<String>, BareError> {
+/// Version of a database server, and its settings that decide when a commit is durable.
+pub(crate) struct Description {
+    pub(crate) database: String,
+    pub(crate) durability: String,
+}
+
+impl Connection {
+    pub(crate) async fn tables(&mut self) -> Result<Vec<String>, BaselineError> {
         let sql = match self.engine() {
             Engine::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'table'",
             Engine::MySql => {
@@ -53,8 +58,8 @@ impl Session {
         self.texts(sql).await
     }
 
-    /// Drops every table on a server, and what belongs to them. A file goes as a file.
-    pub async fn drop_tables(&mut self) -> Result<(), BareError> {
+    /// Drops every table on a server, with its functions. On SQLite the whole file is removed.
+    pub(crate) async fn drop_tables(&mut self) -> Result<(), BaselineError> {
         let tables = self.tables().await?.join(", ");
         let sql = match self.engine() {
             Engine::Sqlite => return Ok(()),
@@ -67,8 +72,8 @@ impl Session {
         self.execute(&sql).await.map(drop)
     }
 
-    /// Empties what measurements fill.
-    pub async fn empty_tables(&mut self) -> Result<(), BareError> {
+    /// Empties the tables that measurements fill.
+    pub(crate) async fn empty_tables(&mut self) -> Result<(), BaselineError> {
         let sql = match self.engine() {
             Engine::Sqlite => FILLED.map(|table| format!("DELETE FROM {table}")).join("; "),
             Engine::MySql => FILLED.map(|table| format!("TRUNCATE TABLE {table}")).join("; "),
@@ -78,16 +83,15 @@ impl Session {
     }
 
     /// Empties the queues of the database broker.
-    pub async fn empty_messages(&mut self) -> Result<(), BareError> {
+    pub(crate) async fn empty_messages(&mut self) -> Result<(), BaselineError> {
         self.empty("broker_messages").await
     }
 
-    /// Empties the outbox.
-    pub async fn empty_outbox(&mut self) -> Result<(), BareError> {
+    pub(crate) async fn empty_outbox(&mut self) -> Result<(), BaselineError> {
         self.empty("outbox_events").await
     }
 
-    async fn empty(&mut self, table: &str) -> Result<(), BareError> {
+    async fn empty(&mut self, table: &str) -> Result<(), BaselineError> {
         let sql = match self.engine() {
             Engine::Sqlite => format!("DELETE FROM {table}"),
             Engine::MySql | Engine::Postgres => format!("TRUNCATE TABLE {table}"),
@@ -95,10 +99,10 @@ impl Session {
         self.execute(&sql).await.map(drop)
     }
 
-    /// Statistics and visibility as after a while of service.
-    pub async fn settle_tables(&mut self) -> Result<(), BareError> {
+    /// Updates statistics and, on PostgreSQL, the visibility map, as autovacuum would in time.
+    pub(crate) async fn analyze_tables(&mut self) -> Result<(), BaselineError> {
         let sql = match self.engine() {
-            // Every index is named in the statements of the service.
+            // The statements of the service name their indexes, so statistics do not matter.
             Engine::Sqlite => return Ok(()),
             Engine::MySql => "ANALYZE TABLE outbox_events, products, event_consume_log",
             Engine::Postgres => "VACUUM ANALYZE outbox_events, products, event_consume_log",
@@ -106,8 +110,7 @@ impl Session {
         self.execute(sql).await.map(drop)
     }
 
-    /// Which database it is, and how much a commit is worth there.
-    pub async fn describe(&mut self) -> Result<(String, String), BareError> {
+    pub(crate) async fn describe(&mut self) -> Result<Description, BaselineError> {
         let (version, durability) = match self.engine() {
             Engine::Sqlite => {
                 ("SELECT concat('SQLite ', sqlite_version())", "SELECT 'WAL, synchronous FULL'")
@@ -123,18 +126,19 @@ impl Session {
                  current_setting('synchronous_commit'))",
             ),
         };
-        let one = |mut said: Vec<String>| said.pop().unwrap_or_default();
-        Ok((one(self.texts(version).await?), one(self.texts(durability).await?)))
+        let database = self.texts(version).await?.pop().unwrap_or_default();
+        let durability = self.texts(durability).await?.pop().unwrap_or_default();
+        Ok(Description { database, durability })
     }
 
-    /// Lists products with the ids from 1 to `count`.
-    pub async fn list_products(&mut self, count: u32) -> Result<(), BareError> {
-        let at = long_ago(self.engine(), 0);
+    /// Lists products with the ids 1 to `count`.
+    pub(crate) async fn list_products(&mut self, count: u32) -> Result<(), BaselineError> {
+        let at = past_time(self.engine(), 0);
         let mut first = 0;
         while first < count {
             let sql = format!(
                 "INSERT INTO products (id, tenant_id, seller_id, title, price_minor, status, version, create_time, \
-                 update_time) SELECT {first} + n + 1, 1, 1 + (n % {USERS}), \
+                 update_time) SELECT {first} + n + 1, 1, 1 + (n % {SELLERS}), \
                  concat('desk lamp no. ', {first} + n, ', hardly used'), 1000 + n, 'on_sale', 1, {at}, {at} \
                  FROM {} WHERE {first} + n < {count}",
                 numbers(),
@@ -145,10 +149,10 @@ impl Session {
         Ok(())
     }
 
-    /// Lets the database write sent rows into the outbox, from the `first`th up to at most the one before `end`; tells
-    /// where it stopped.
-    pub async fn add_sent_rows(&mut self, first: u64, end: u64) -> Result<u64, BareError> {
-        let at = long_ago(self.engine(), first / u64::from(NUMBERS));
+    /// Inserts SENT rows into the outbox: the `first`th and those after it, at most to the one before `end`. Returns the
+    /// number of the next row.
+    pub(crate) async fn add_sent_rows(&mut self, first: u64, end: u64) -> Result<u64, BaselineError> {
+        let at = past_time(self.engine(), first / u64::from(NUMBERS));
         let sql = format!(
             "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
              create_time, update_time, tenant_id, aggregate_seq, metadata, sent_time) \
@@ -163,14 +167,14 @@ impl Session {
         Ok(end.min(first.saturating_add(u64::from(NUMBERS))))
     }
 
-    /// Whether anything in the outbox is still to be sent.
-    pub async fn has_pending(&mut self) -> Result<bool, BareError> {
+    /// Whether an outbox row is not SENT yet.
+    pub(crate) async fn has_pending(&mut self) -> Result<bool, BaselineError> {
         let sql = "SELECT count(*) FROM (SELECT id FROM outbox_events WHERE status IN ('NEW', 'RETRY') LIMIT 1) pending";
         Ok(self.number(sql).await? > 0)
     }
 
-    /// The ORDER_CREATED events of the outbox, each with its order.
-    pub async fn created(&mut self) -> Result<Vec<(String, i64)>, BareError> {
+    /// Ids of the ORDER_CREATED events in the outbox, each with the id of its order.
+    pub(crate) async fn created_events(&mut self) -> Result<Vec<(String, i64)>, BaselineError> {
         let sql = "SELECT concat(event_id, ' ', aggregate_id) FROM outbox_events \
                    WHERE event_type = 'ORDER_CREATED'";
         let pair = |row: String| {
@@ -180,43 +184,42 @@ impl Session {
         Ok(self.texts(sql).await?.into_iter().filter_map(pair).collect())
     }
 
-    /// Makes an empty copy of the outbox beside it; tells whether it could. Two tables of SQLite cannot have indexes of
-    /// one name.
-    pub async fn copy_outbox(&mut self) -> Result<bool, BareError> {
+    /// Creates an empty copy of the outbox. Returns false on SQLite, where two tables cannot have indexes of the same
+    /// name.
+    pub(crate) async fn copy_outbox(&mut self) -> Result<bool, BaselineError> {
         match self.engine() {
             Engine::Sqlite => return Ok(false),
             Engine::MySql => {
-                self.execute("CREATE TABLE outbox_other LIKE outbox_events").await?;
+                self.execute("CREATE TABLE outbox_copy LIKE outbox_events").await?;
             }
             Engine::Postgres => {
-                self.execute("CREATE TABLE outbox_other (LIKE outbox_events INCLUDING ALL)").await?;
+                self.execute("CREATE TABLE outbox_copy (LIKE outbox_events INCLUDING ALL)").await?;
                 let options = "SELECT array_to_string(reloptions, ', ') FROM pg_class \
                                WHERE oid = 'outbox_events'::regclass AND reloptions IS NOT NULL";
                 for options in self.texts(options).await? {
-                    self.execute(&format!("ALTER TABLE outbox_other SET ({options})")).await?;
+                    self.execute(&format!("ALTER TABLE outbox_copy SET ({options})")).await?;
                 }
             }
         }
         Ok(true)
     }
 
-    /// The outbox and its copy change places.
-    pub async fn swap_outboxes(&mut self) -> Result<(), BareError> {
+    /// Swaps the names of the outbox and its copy.
+    pub(crate) async fn swap_outboxes(&mut self) -> Result<(), BaselineError> {
         let sql = match self.engine() {
             Engine::Sqlite => return Ok(()),
             Engine::MySql => {
-                "RENAME TABLE outbox_events TO outbox_swap, outbox_other TO outbox_events, outbox_swap TO outbox_other"
+                "RENAME TABLE outbox_events TO outbox_swap, outbox_copy TO outbox_events, outbox_swap TO outbox_copy"
             }
             Engine::Postgres => {
-                "ALTER TABLE outbox_events RENAME TO outbox_swap; ALTER TABLE outbox_other RENAME TO outbox_events; \
-                 ALTER TABLE outbox_swap RENAME TO outbox_other"
+                "ALTER TABLE outbox_events RENAME TO outbox_swap; ALTER TABLE outbox_copy RENAME TO outbox_events; \
+                 ALTER TABLE outbox_swap RENAME TO outbox_copy"
             }
         };
         self.execute(sql).await.map(drop)
     }
 
-    /// Drops the copy.
-    pub async fn drop_outbox_copy(&mut self) -> Result<(), BareError> {
-        self.execute("DROP TABLE IF EXISTS outbox_other").await.map(drop)
+    pub(crate) async fn drop_outbox_copy(&mut self) -> Result<(), BaselineError> {
+        self.execute("DROP TABLE IF EXISTS outbox_copy").await.map(drop)
     }
 }

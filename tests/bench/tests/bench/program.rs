@@ -1,7 +1,5 @@
-//! Every measurement of `bench` through the real binary, as small as can be, on SQLite and its database broker: what it
-//! prints, what it refuses, and that nothing is left behind.
-
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "real processes run on real time")]
+//! The binary with the smallest parameters, on SQLite with the database broker: what it prints, what it refuses, and that
+//! it removes what it created.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,16 +10,16 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder to run in, with a folder for what passes.
-struct Place {
+/// A folder to run in, with a folder for temporary files.
+struct WorkingFolder {
     folder: TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl WorkingFolder {
+    fn new() -> WorkingFolder {
         let folder = TempDir::new().unwrap();
         fs::create_dir(folder.path().join("tmp")).unwrap();
-        Place { folder }
+        WorkingFolder { folder }
     }
 
     fn path(&self) -> &Path {
@@ -42,14 +40,14 @@ impl Place {
         self.bench(arguments).output().unwrap()
     }
 
-    /// Everything that is there, without the folder for what passes.
-    fn left(&self) -> Vec<String> {
+    /// Names of all files and folders, also of those in the folder for temporary files.
+    fn files(&self) -> Vec<String> {
         let names = |folder: &Path| {
             let entries = fs::read_dir(folder).unwrap();
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
         };
-        let passing = names(&self.path().join("tmp"));
-        names(self.path()).into_iter().filter(|name| name != "tmp").chain(passing).collect()
+        let temporary = names(&self.path().join("tmp"));
+        names(self.path()).into_iter().filter(|name| name != "tmp").chain(temporary).collect()
     }
 }
 
@@ -62,9 +60,9 @@ fn keys(object: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn every_figure_stands_beside_its_ceiling_and_nothing_is_left() {
-    let place = Place::new();
-    let ran = place.run(
+fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
+    let folder = WorkingFolder::new();
+    let ran = folder.run(
         "--events 300 --seconds 0.4 --rounds 2 --clients 1,3 --rows 500 --rate 50 --batch 100 --prefetch 30 \
          --seed 7 --output json",
     );
@@ -124,36 +122,36 @@ fn every_figure_stands_beside_its_ceiling_and_nothing_is_left() {
     }
     let drain = figures.iter().find(|figure| figure["mode"] == "drain").unwrap();
     assert!(drain["memory"]["peakMib"].as_f64().unwrap() > 1.0, "{drain}");
-    assert_eq!(place.left(), Vec::<String>::new());
+    assert_eq!(folder.files(), Vec::<String>::new());
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_measured_and_a_table_says_the_same() {
-    let place = Place::new();
-    let ran = place.run("drain --events 50 --rounds 1 --database sqlite://beside.db");
+fn named_mode_is_measured_alone_and_reported_as_a_table() {
+    let folder = WorkingFolder::new();
+    let ran = folder.run("drain --events 50 --rounds 1 --database sqlite://beside.db");
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     let table = text(&ran.stdout);
     assert!(table.contains("50 events") && table.contains("ratio"), "{table}");
     assert!(!table.contains("orders/s"), "{table}");
     assert!(text(&ran.stderr).lines().any(|line| line == "drain"), "{}", text(&ran.stderr));
-    assert_eq!(place.left(), Vec::<String>::new());
+    assert_eq!(folder.files(), Vec::<String>::new());
 }
 
 #[test]
-fn what_is_kept_is_named_and_is_a_database_of_the_service() {
-    let place = Place::new();
-    let ran = place.run("drain --events 20 --rounds 1 --keep --output json");
+fn keep_prints_the_folder_of_the_database() {
+    let folder = WorkingFolder::new();
+    let ran = folder.run("drain --events 20 --rounds 1 --keep --output json");
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     let stderr = text(&ran.stderr);
-    let folder = stderr.lines().find_map(|line| line.strip_prefix("kept: ")).unwrap();
-    assert!(Path::new(folder).join("bench.db").is_file(), "{folder}");
-    assert!(Path::new(folder).starts_with(place.path().join("tmp")), "{folder}");
+    let kept = stderr.lines().find_map(|line| line.strip_prefix("kept: ")).unwrap();
+    assert!(Path::new(kept).join("bench.db").is_file(), "{kept}");
+    assert!(Path::new(kept).starts_with(folder.path().join("tmp")), "{kept}");
 }
 
 #[test]
-fn a_database_in_use_and_a_broker_without_substance_are_refused_and_left_as_they_are() {
-    let place = Place::new();
-    fs::write(place.path().join("shop.db"), "somebody's").unwrap();
+fn used_database_and_invalid_arguments_are_refused_and_change_nothing() {
+    let folder = WorkingFolder::new();
+    fs::write(folder.path().join("shop.db"), "somebody's").unwrap();
     for (arguments, why) in [
         ("--database sqlite://shop.db", "shop.db is in use already"),
         ("--broker memory:", "carries nothing"),
@@ -161,27 +159,27 @@ fn a_database_in_use_and_a_broker_without_substance_are_refused_and_left_as_they
         ("--clients 0", "--clients"),
         ("sales", "sales"),
     ] {
-        let ran = place.run(&format!("{arguments} --events 10 --rounds 1"));
+        let ran = folder.run(&format!("{arguments} --events 10 --rounds 1"));
         assert_eq!(ran.status.code(), Some(2), "{arguments}: {}", text(&ran.stderr));
         assert!(text(&ran.stderr).contains(why), "{arguments}: {}", text(&ran.stderr));
         assert_eq!(text(&ran.stdout), "", "{arguments}");
-        assert_eq!(place.left(), ["shop.db"], "{arguments}");
+        assert_eq!(folder.files(), ["shop.db"], "{arguments}");
     }
-    assert_eq!(fs::read_to_string(place.path().join("shop.db")).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(folder.path().join("shop.db")).unwrap(), "somebody's");
 }
 
 #[test]
-fn whoever_interrupts_it_finds_nothing_left() {
-    let place = Place::new();
+fn interrupted_run_leaves_no_files() {
+    let folder = WorkingFolder::new();
     let mut bench =
-        place.bench("drain --events 1000000").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        folder.bench("drain --events 1000000").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(bench.stderr.take().unwrap());
     let mut line = String::new();
     while line.trim_end() != "drain" {
         line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it began");
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the program ended before the measurement began");
     }
-    assert_ne!(place.left(), Vec::<String>::new(), "a folder is there while it runs");
+    assert_ne!(folder.files(), Vec::<String>::new(), "the database is in the folder during the run");
     let stopped = Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
     assert!(stopped.success());
     let mut rest = String::new();
@@ -190,5 +188,5 @@ fn whoever_interrupts_it_finds_nothing_left() {
     assert_eq!(ended.status.code(), Some(1), "{rest}");
     assert!(rest.contains("SIGINT: not measured to the end"), "{rest}");
     assert_eq!(text(&ended.stdout), "");
-    assert_eq!(place.left(), Vec::<String>::new());
+    assert_eq!(folder.files(), Vec::<String>::new());
 }
