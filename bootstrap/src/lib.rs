@@ -4,7 +4,6 @@
 //! and in which order things start and end.
 
 pub mod asyncapi;
-mod bench;
 mod beside;
 pub mod cli;
 pub mod commands;
@@ -17,12 +16,12 @@ mod failure;
 mod keys;
 mod lock;
 mod metrics;
-mod output;
+pub mod output;
 mod process;
-mod progress;
+pub mod progress;
 mod secrets;
 mod service;
-mod signals;
+pub mod signals;
 pub mod telemetry;
 mod wiring;
 
@@ -31,3 +30,4 @@ pub use lock::DatabaseLock;
 pub use process::main;
 pub use secrets::Secrets;
 pub use service::Service;
+pub use wiring::Database;

@@ -12,7 +12,7 @@ use serde_json::Value;
 const CELL: usize = 72;
 
 /// Columns under a header; lines between them on a terminal only.
-pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Disabled).set_header(header.to_vec());
     for row in rows {
@@ -77,7 +77,7 @@ pub(crate) fn value(view: &impl Serialize) -> Value {
 }
 
 /// JSON over several lines.
-pub(crate) fn json(value: &impl Serialize) -> String {
+pub fn json(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     format!("{text}\n")
 }

@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How far the day is. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Progress(Arc<Mutex<State>>);
+pub struct Progress(Arc<Mutex<State>>);
 
 struct State {
     bar: Option<ProgressBar>,
@@ -27,7 +27,7 @@ struct State {
 
 impl Progress {
     /// Nothing has begun.
-    pub(crate) fn new() -> Progress {
+    pub fn start() -> Progress {
         let bar = stderr().is_terminal().then(ProgressBar::new_spinner);
         if let Some(bar) = &bar {
             bar.enable_steady_tick(TICK);
@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// A phase of so many steps begins; 0: nobody knows how many.
-    pub(crate) fn phase(&self, phase: &'static str, steps: usize) {
+    pub fn phase(&self, phase: &'static str, steps: usize) {
         let mut state = self.state();
         (state.phase, state.done, state.of) = (phase, 0, u64::try_from(steps).unwrap_or(u64::MAX));
         match &state.bar {
@@ -61,12 +61,12 @@ impl Progress {
     }
 
     /// One step of the phase is done.
-    pub(crate) fn step(&self) {
+    pub fn step(&self) {
         self.steps(1);
     }
 
     /// So many steps of the phase are done.
-    pub(crate) fn steps(&self, count: u64) {
+    pub fn steps(&self, count: u64) {
         let mut state = self.state();
         state.done += count;
         match &state.bar {
@@ -98,7 +98,7 @@ impl Progress {
     }
 
     /// Nothing is shown from here on.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
         }

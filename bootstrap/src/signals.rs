@@ -10,20 +10,20 @@ use crate::Failure;
 pub(crate) const STOP_WITHIN: Duration = Duration::from_millis(9_500);
 
 /// SIGTERM and SIGINT, caught.
-pub(crate) struct StopSignals {
+pub struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 impl StopSignals {
     /// From here on no signal is lost.
-    pub(crate) fn listen() -> Result<StopSignals, Failure> {
+    pub fn listen() -> Result<StopSignals, Failure> {
         let on = |kind| signal(kind).map_err(|cause| Failure::System { what: "no signal handler", cause });
         Ok(StopSignals { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
     }
 
     /// Waits for the next one; tells its name.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

@@ -1,6 +1,5 @@
 //! The command line.
 
-mod bench;
 mod demo;
 mod dlq;
 mod inspect;
@@ -21,7 +20,6 @@ use clap_complete::Shell;
 use crate::Failure;
 use crate::config::{Config, Sources};
 
-pub use bench::{BenchArgs, BenchMode};
 pub use demo::DemoArgs;
 pub use dlq::{DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs, LettersArgs};
 pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, Output, OutputArgs, PageArgs, QueuesArgs};
@@ -82,9 +80,6 @@ pub enum Command {
     /// Play a market day with everything that goes wrong on one, and prove that no promise was broken
     #[command(after_help = demo::HELP)]
     Demo(DemoArgs),
-    /// Measure how fast this database and this broker are with this service, and how fast they could be
-    #[command(after_help = bench::HELP)]
-    Bench(BenchArgs),
     /// Print a token that signs a user in, and nothing else
     #[command(
         after_help = "Example:\n  curl -H \"Authorization: Bearer $(handover token --user 10001 --role user)\" ..."
@@ -146,11 +141,11 @@ pub struct Address {
 }
 
 /// A flag, the key that it sets, and its value if it is given.
-pub(crate) type Flag<'a> = (&'static str, &'static str, Option<&'a String>);
+pub type Flag<'a> = (&'static str, &'static str, Option<&'a String>);
 
 impl Common {
     /// Where this process finds its configuration, with these flags.
-    pub(crate) fn sources(&self, more: &[Flag<'_>]) -> Sources {
+    pub fn sources(&self, more: &[Flag<'_>]) -> Sources {
         let mut sources = Sources::of_process(self.config.clone());
         let flags: [Flag<'_>; 1] = [("--database", "database.url", self.database.as_ref())];
         sources.flags = flags

@@ -15,7 +15,7 @@ use crate::cli::{
     AuditCommand, Cli, Command, Common, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
 };
 use crate::wiring::Database;
-use crate::{Exit, Failure, Secrets, asyncapi, bench, demo, doctor, edge, output, telemetry};
+use crate::{Exit, Failure, Secrets, asyncapi, demo, doctor, edge, output, telemetry};
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<Exit, Failure> {
@@ -29,7 +29,6 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             return Ok(report.exit());
         }
         Some(Command::Demo(arguments)) => return demo::run(&arguments).await,
-        Some(Command::Bench(arguments)) => return bench::run(&arguments).await,
         Some(Command::Token(arguments)) => token(&arguments)?,
         Some(Command::Outbox(command)) => outbox(&command).await?,
         Some(Command::Dlq(DlqCommand::List(arguments))) => inspect::dead_letters(&arguments).await?,
@@ -83,12 +82,12 @@ fn token(arguments: &TokenArgs) -> Result<(), Failure> {
 }
 
 /// For whoever reads along; never part of the answer.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     eprintln!("{text}");
 }
 
 /// Writes to stdout. Whoever closed it does not want to know.
-pub(crate) fn say(text: &str) -> Result<(), Failure> {
+pub fn say(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {

@@ -18,7 +18,6 @@ mod retry;
 mod tests;
 mod urls;
 mod value;
-mod written;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -43,7 +42,6 @@ pub use money::{GatewayChoice, GatewayConfig};
 use read::{MINUTES, Reader};
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
-pub(crate) use written::Written;
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]

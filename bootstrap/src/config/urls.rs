@@ -87,7 +87,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
     }
 }
 
-pub(super) fn connections(reader: &Reader<'_>) -> Result<NonZeroU32, ConfigError> {
+fn connections(reader: &Reader<'_>) -> Result<NonZeroU32, ConfigError> {
     let why =
         "one connection would be enough to wait for itself, and servers have few hundreds for everybody";
     let most = reader.count("database.connections", 2..=MAX_CONNECTIONS, why)?;

@@ -87,7 +87,7 @@ pub(crate) async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
         }),
     };
     let mut service = Service::start_between(&config, Parts::ALL, between).await?;
-    let progress = Progress::new();
+    let progress = Progress::start();
     progress.tell(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
         let demo = Demo { arguments, seed, config: &config, mishaps: &mishaps, progress: &progress };

@@ -194,9 +194,6 @@ pub enum Failure {
     /// The HTTP server ended by itself.
     #[error("the HTTP server failed: {0}")]
     Http(String),
-    /// A measurement did not come to its end.
-    #[error("{0}")]
-    Bench(String),
     /// A value on the command line means nothing.
     #[error("{what}")]
     Usage {
@@ -289,7 +286,6 @@ impl Failure {
             | Failure::Broker(_)
             | Failure::Listen { .. }
             | Failure::Http(_)
-            | Failure::Bench(_)
             | Failure::System { .. }
             | Failure::StillRunning { .. } => Exit::Failed,
         }

@@ -59,7 +59,6 @@ impl Failure {
             Failure::Refused(_) => "nothing was changed",
             Failure::Listen { .. } => "the API is served there",
             Failure::Http(_) => "it should run until it is stopped",
-            Failure::Bench(_) => "without it there are no figures",
             Failure::Usage { .. } => "it means nothing here",
             Failure::System { .. } => "nothing works without it",
             Failure::StillRunning { .. } => {
@@ -168,7 +167,6 @@ impl Failure {
             Failure::Listen { listen, cause } => {
                 return listen_remedy(listen.port(), cause.kind()).to_owned();
             }
-            Failure::Bench(_) => "look at the log of the server it came from, then run it again",
             Failure::Http(_) | Failure::System { .. } => "start again; if it happens again, report it",
             Failure::Usage { remedy, .. } => remedy,
             Failure::StillRunning { .. } => "nothing; start it again when you want",

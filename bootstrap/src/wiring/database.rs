@@ -15,7 +15,7 @@ use crate::{DatabaseLock, Failure};
 const ASK_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A database that this process serves: alone if it is a file, among others on a server.
-pub(crate) struct Database {
+pub struct Database {
     choice: DatabaseChoice,
     store: SqlStore,
     clock: Arc<dyn Clock>,
@@ -26,7 +26,7 @@ pub(crate) struct Database {
 impl Database {
     /// Ready to serve. A file is locked, made if it is not there, and brought up to date; on a server `migrate` does
     /// that, once, as a user that may.
-    pub(crate) async fn open(choice: &DatabaseChoice, wake: &Wake) -> Result<Database, Failure> {
+    pub async fn open(choice: &DatabaseChoice, wake: &Wake) -> Result<Database, Failure> {
         let database = Database::connect(choice, wake).await?;
         let ready = match choice {
             DatabaseChoice::File(_) => database.bring_up_to_date().await,
@@ -42,7 +42,7 @@ impl Database {
     }
 
     /// Brought up to date, and closed again; tells the version of its schema.
-    pub(crate) async fn migrate(choice: &DatabaseChoice) -> Result<i64, Failure> {
+    pub async fn migrate(choice: &DatabaseChoice) -> Result<i64, Failure> {
         let database = Database::connect(choice, &Wake::default()).await?;
         let done = match database.bring_up_to_date().await {
             Ok(()) => database.store.schema_version().await.map_err(Failure::database(choice)),
@@ -110,7 +110,7 @@ impl Database {
     }
 
     /// Keeps in touch with the other processes and with the server's clock, as tasks of this process.
-    pub(crate) fn keep_in_touch(&self, tasks: &Tasks) {
+    pub fn keep_in_touch(&self, tasks: &Tasks) {
         let Some(clock) = self.following.clone() else { return };
         let (store, stopping) = (self.store.clone(), tasks.stopping().clone());
         let watching = async move {
@@ -143,17 +143,17 @@ impl Database {
     }
 
     /// The store.
-    pub(crate) fn store(&self) -> &SqlStore {
+    pub fn store(&self) -> &SqlStore {
         &self.store
     }
 
     /// The clock of the deployment.
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+    pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
     /// Closes it, then gives the lock back.
-    pub(crate) async fn close(self) {
+    pub async fn close(self) {
         self.store.close().await;
     }
 }

@@ -19,7 +19,7 @@ use crate::Failure;
 use crate::config::Config;
 
 pub(crate) use broker::{database_broker, rabbit_beside};
-pub(crate) use database::Database;
+pub use database::Database;
 pub(crate) use gateway::allow as allow_gateway;
 pub(crate) use limiter::admission;
 pub(crate) use looked::{Looked, Reach};

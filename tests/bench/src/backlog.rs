@@ -1,0 +1,100 @@
+//! Backlogs of outbox rows, as the use cases would have written them.
+
+use std::sync::Arc;
+
+use handover_application::ports::{NewEvent, UnitOfWork};
+use handover_application::{Actor, App, CommandContext, Trace, with_tx};
+use handover_domain::{
+    AskedAssets, EventBody, Money, NewOrder, Order, OrderId, OrderPaid, PointsRules, Product, ProductId,
+    ProductStatus, TenantId, Title, UserId,
+};
+
+use crate::error::{BenchError, service_error};
+
+/// Rows appended in one unit of work.
+const ROWS_PER_UNIT: usize = 500;
+/// Ids of sellers begin at 1, ids of buyers here.
+const FIRST_BUYER: i64 = 1_000_000;
+const USERS: i64 = 1_000;
+
+/// The buyer of the n-th order.
+pub(crate) fn buyer(n: u32) -> Result<UserId, BenchError> {
+    UserId::try_from(FIRST_BUYER + i64::from(n) % USERS).map_err(service_error)
+}
+
+/// The command context of the n-th order.
+pub(crate) fn context(n: u32) -> Result<CommandContext, BenchError> {
+    let trace = Trace { trace_id: format!("bench-{n:016x}"), traceparent: None };
+    let actor = Actor::User { id: buyer(n)?, roles: Vec::new() };
+    Ok(CommandContext { actor, tenant: TenantId::DEFAULT, trace, idempotency: None })
+}
+
+fn product(app: &App, n: u32) -> Result<Product, BenchError> {
+    Ok(Product {
+        id: ProductId::try_from(i64::from(n) + 1).map_err(service_error)?,
+        tenant: TenantId::DEFAULT,
+        seller: UserId::try_from(1 + i64::from(n) % USERS).map_err(service_error)?,
+        title: Title::try_from(format!("desk lamp no. {n}, hardly used")).map_err(service_error)?,
+        price: Money::from_minor(1_000 + i64::from(n) % 100_000).map_err(service_error)?,
+        status: ProductStatus::OnSale,
+        version: 1,
+        create_time: app.now(),
+        update_time: app.now(),
+    })
+}
+
+/// Which events of its orders a backlog holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backlog {
+    /// ORDER_CREATED and ORDER_TIMEOUT of each order.
+    Placed,
+    /// ORDER_PAID of each order.
+    Paid,
+}
+
+/// Appends a backlog of `count` events to the outbox.
+pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<(), BenchError> {
+    let mut left = count as usize;
+    let mut order = 0;
+    while left > 0 {
+        let mut rows = Vec::new();
+        while rows.len() < left.min(ROWS_PER_UNIT) {
+            rows.extend(events_of_order(app, order, backlog)?);
+            order += 1;
+        }
+        rows.truncate(left);
+        left -= rows.len();
+        let rows = Arc::new(rows);
+        with_tx(&app.tx, move |unit: &mut dyn UnitOfWork, _| {
+            let rows = Arc::clone(&rows);
+            Box::pin(async move { unit.append(&rows).await })
+        })
+        .await
+        .map_err(service_error)?;
+    }
+    Ok(())
+}
+
+/// The outbox rows of the n-th order.
+fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<Vec<NewEvent>, BenchError> {
+    let announcer = app.announcer(&context(n)?, 2);
+    let new = NewOrder {
+        id: OrderId::try_from(i64::from(n) + 1).map_err(service_error)?,
+        buyer: buyer(n)?,
+        now: announcer.now,
+    };
+    let (order, _, placed) = Order::place(&product(app, n)?, new, &AskedAssets::NONE, PointsRules::default())
+        .map_err(service_error)?;
+    Ok(match backlog {
+        Backlog::Placed => announcer.rows(0, TenantId::DEFAULT, order.version, &placed),
+        Backlog::Paid => {
+            let paid = EventBody::OrderPaid(OrderPaid {
+                order: order.facts(),
+                pay_time: announcer.now,
+                amount: order.total,
+                product: order.product,
+            });
+            announcer.rows(0, TenantId::DEFAULT, order.version + 1, &[paid])
+        }
+    })
+}

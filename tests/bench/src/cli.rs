@@ -1,0 +1,112 @@
+//! The command line.
+
+use std::num::{NonZeroU16, NonZeroU32};
+
+use clap::{Parser, ValueEnum};
+use handover::cli::{Common, OutputArgs};
+use handover::config::Sources;
+
+const HELP: &str = "\
+Every figure is reported beside a baseline: the same work with the plain drivers, on the same
+servers, in alternating turns. The ratio is the cost of ordering, leases, exactly-once and repair.
+  orders    the use case; baseline: the same six statements in one plain transaction
+  drain     the relay; baseline: claim a batch, publish it at once, mark it; no order, no fence
+  consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries
+  latency   relay, consumers, jobs; baseline: commit, publish, confirm, deliver, commit
+  growth    drain with sent rows in the table; baseline: drain with an empty one
+
+Without --database it creates a database in a temporary folder. A database on a server must have no
+tables, queues on RabbitMQ must be missing or empty. Everything created there is dropped at the
+end, also after Ctrl-C (not after kill -9: then drop the database and the vhost). During the run
+only warnings are logged. The table shows the median of the rounds and their spread, in which other
+load on the machine is visible.
+
+Examples:
+  handover-bench                                   all of it on SQLite, about two minutes
+  handover-bench drain consume --database postgres://shop@db/bench --broker amqp://shop@mq/bench
+  handover-bench orders --clients 8 --seconds 10 --rounds 5
+  handover-bench growth --rows 1000000,5000000
+  handover-bench --output json | jq '.figures[] | {mode, what, ratio}'";
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Orders created per second
+    Orders,
+    /// A backlog of the outbox until every event is confirmed
+    Drain,
+    /// A backlog of a queue until every message is applied
+    Consume,
+    /// From a commit to its confirm and to its effect
+    Latency,
+    /// `drain` with more and more sent rows in the table
+    Growth,
+}
+
+impl Mode {
+    /// All modes in the order in which they run.
+    pub(crate) const ALL: [Mode; 5] = [Mode::Orders, Mode::Drain, Mode::Consume, Mode::Latency, Mode::Growth];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Mode::Orders => "orders",
+            Mode::Drain => "drain",
+            Mode::Consume => "consume",
+            Mode::Latency => "latency",
+            Mode::Growth => "growth",
+        }
+    }
+}
+
+/// Measure how fast this database and this broker are with the service, and with a baseline
+#[derive(Debug, Clone, Parser)]
+#[command(name = "handover-bench", version, after_help = HELP)]
+pub struct BenchArgs {
+    /// What is measured [default: all of it]
+    #[arg(value_enum, value_name = "WHAT")]
+    pub modes: Vec<Mode>,
+    /// Events of a backlog
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000), default_value = "20000")]
+    pub events: u32,
+    /// Length of a turn of `orders` [default: 1.5], and of all turns of `latency` [default: 20]
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// Rows in a window of the relay
+    #[arg(long, value_name = "ROWS", default_value = "500")]
+    pub batch: NonZeroU32,
+    /// Unsettled deliveries of a consumer
+    #[arg(long, value_name = "COUNT", default_value = "200")]
+    pub prefetch: NonZeroU16,
+    /// Concurrent clients of `orders`, one figure for each count
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000), default_value = "1,8,32")]
+    pub clients: Vec<u32>,
+    /// Orders per second of `latency`
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value = "100")]
+    pub rate: u32,
+    /// Sent rows of `growth`, one figure for each count
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100_000_000), default_value = "1000000")]
+    pub rows: Vec<u64>,
+    /// Rounds of each figure, service and baseline in turn; the median counts
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), default_value = "3")]
+    pub rounds: u32,
+    /// Seed of the random numbers in event ids
+    #[arg(long, value_name = "SEED", default_value = "1")]
+    pub seed: u64,
+    /// Keep the database and the queues that were created
+    #[arg(long)]
+    pub keep: bool,
+    /// The broker: `database:` or amqp://... [default: database:] [env: HANDOVER_BROKER__URL]
+    #[arg(long, value_name = "URL")]
+    pub broker: Option<String>,
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl BenchArgs {
+    /// The sources of the configuration, with these flags.
+    pub(crate) fn sources(&self) -> Sources {
+        self.common.sources(&[("--broker", "broker.url", self.broker.as_ref())])
+    }
+}

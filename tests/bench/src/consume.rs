@@ -1,0 +1,79 @@
+//! `consume`: a backlog of a queue until every message is applied and acked. The messages are shipment tasks of paid
+//! orders.
+
+use std::sync::Arc;
+
+use handover::progress::Progress;
+use handover_application::ConsumerSettings;
+use handover_application::consumers::{Consumer, Fulfillment, Subscriber};
+use handover_application::topology::FULFILLMENT_QUEUE;
+use tokio::time::Instant;
+
+use crate::backlog::{self, Backlog};
+use crate::cli::Mode;
+use crate::error::BenchError;
+use crate::fixture::Fixture;
+use crate::measurement::{Measurement, rates, steps};
+use crate::plan::Plan;
+use crate::port_recorder::PortRecorder;
+use crate::report::Figure;
+use crate::series::alternate;
+use crate::{baseline, drain};
+
+pub(crate) async fn measure(
+    plan: &Plan,
+    fixture: &Fixture,
+    progress: &Progress,
+) -> Result<Vec<Figure>, BenchError> {
+    progress.phase("consume", plan.turns());
+    let rounds = alternate(
+        plan.rounds,
+        progress,
+        async || {
+            prepare(fixture, plan).await?;
+            consume(fixture, plan).await
+        },
+        async || {
+            prepare(fixture, plan).await?;
+            let prefetch = plan.prefetch.get();
+            baseline::consume(fixture, FULFILLMENT_QUEUE, prefetch, u64::from(plan.events)).await
+        },
+    )
+    .await?;
+    let what = format!("{} events", plan.events);
+    let mut figure =
+        Figure::new(Mode::Consume, what, drain::UNIT, rates(&rounds.service), rates(&rounds.baseline));
+    figure.steps = steps(&rounds.service);
+    figure.baseline_steps = steps(&rounds.baseline);
+    Ok(vec![figure])
+}
+
+/// Fills the queue through the outbox: the consumer of the service compares each message with its outbox row.
+async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
+    fixture.clear().await?;
+    backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Paid).await?;
+    drain::drain(fixture, plan.events, plan.batch).await?;
+    fixture.analyze().await
+}
+
+async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
+    let recorder = PortRecorder::default();
+    let app = fixture.app(&recorder, None);
+    let handler = Arc::new(Fulfillment::new(app.clone()));
+    let subscriber = Subscriber { queue: FULFILLMENT_QUEUE, handler };
+    let settings = ConsumerSettings { prefetch: plan.prefetch, ..fixture.config.settings.consumer.clone() };
+    fixture.statements.reset();
+    let consumer = Consumer::new(app.clone(), subscriber, Arc::new(settings));
+    let consumer = app.tx.tasks.spawn(consumer.run());
+    recorder.wait_for_acks(u64::from(plan.events)).await;
+    let finished = Instant::now();
+    let statements = fixture.statements.take();
+    app.tx.tasks.stop().await;
+    drop(consumer);
+    let started = recorder.subscribed().unwrap_or(finished);
+    let broker_time = recorder.broker_time();
+    Ok(Measurement::new(u64::from(plan.events), finished - started)
+        .with_statements(statements)
+        .with_step("wait", broker_time.waiting)
+        .with_step("ack", broker_time.acking))
+}

@@ -1,0 +1,60 @@
+//! Errors of the benchmark.
+
+use std::fmt::Display;
+
+use handover::config::ConfigError;
+use handover::{Exit, Failure};
+
+use crate::baseline::BaselineError;
+
+/// Why the benchmark reports no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The configuration, the command line or the wiring, which are those of `handover`.
+    #[error(transparent)]
+    Handover(#[from] Failure),
+    /// The service or the baseline failed while it was measured.
+    #[error("{0}")]
+    Measurement(String),
+}
+
+impl From<ConfigError> for BenchError {
+    fn from(error: ConfigError) -> BenchError {
+        BenchError::Handover(error.into())
+    }
+}
+
+impl BenchError {
+    pub fn exit(&self) -> Exit {
+        match self {
+            BenchError::Handover(failure) => failure.exit(),
+            BenchError::Measurement(_) => Exit::Failed,
+        }
+    }
+
+    /// The error, why it matters and what to do about it.
+    pub fn explain(&self) -> String {
+        match self {
+            BenchError::Handover(failure) => failure.explain().to_string(),
+            BenchError::Measurement(what) => format!(
+                "error: {what}\n  why: without it there are no figures\n  \
+                 do:  look at the log of the server it came from, then run it again"
+            ),
+        }
+    }
+}
+
+/// Maps an error of the baseline, or of the fixture's own connections.
+pub(crate) fn baseline_error(action: &'static str) -> impl FnOnce(BaselineError) -> BenchError {
+    move |cause| BenchError::Measurement(format!("{action}: {cause}"))
+}
+
+/// Maps an error of the service.
+pub(crate) fn service_error(cause: impl Display) -> BenchError {
+    BenchError::Measurement(cause.to_string())
+}
+
+/// Refuses what the command line or the configuration asks for.
+pub(crate) fn usage_error(what: impl Display, remedy: &str) -> BenchError {
+    BenchError::Handover(Failure::Usage { what: what.to_string(), remedy: remedy.to_owned() })
+}

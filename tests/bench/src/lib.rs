@@ -1,0 +1,148 @@
+//! The benchmark: how fast this machine, database and broker are with the service, and with a baseline.
+//!
+//! The baseline ([`baseline`]) does the same work with the plain drivers, on the same servers, in the same run, in
+//! alternating turns. Absolute figures hold for one machine and one hour; the ratio of the two is a property of the
+//! service.
+//!
+//! **Invariant:** the benchmark changes only what it created: the database must have no tables, the queues must be
+//! missing or empty, and both are left as they were.
+
+#![allow(missing_docs, reason = "the library is public for its binary and its test program only")]
+
+mod backlog;
+pub mod baseline;
+pub mod cli;
+mod consume;
+mod drain;
+mod error;
+mod fixture;
+mod growth;
+pub mod latency;
+pub mod measurement;
+pub mod memory;
+mod orders;
+mod plan;
+pub mod port_recorder;
+pub mod raw_values;
+pub mod report;
+pub mod series;
+pub mod statement_counter;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use handover::cli::Output;
+use handover::commands::{note, say};
+use handover::progress::Progress;
+use handover::signals::StopSignals;
+use handover::{Exit, Failure};
+
+use cli::{BenchArgs, Mode};
+pub use error::BenchError;
+use fixture::Fixture;
+use plan::Plan;
+use report::{Figure, Report, Settings};
+use statement_counter::StatementCounter;
+
+/// Parses the command line, runs the benchmark and returns the exit code of the program.
+pub fn main() -> ExitCode {
+    let arguments = BenchArgs::parse();
+    match run_on_threads(&arguments) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            note(&error.explain());
+            error.exit().into()
+        }
+    }
+}
+
+/// The runtime is configured as that of `handover`: the figures depend on it.
+fn run_on_threads(arguments: &BenchArgs) -> Result<Exit, BenchError> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .global_queue_interval(2)
+            .build()
+            .map_err(|cause| Failure::System { what: "the runtime's threads cannot be started", cause })?;
+    let result = runtime.block_on(run(arguments));
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}
+
+async fn run(arguments: &BenchArgs) -> Result<Exit, BenchError> {
+    let mut signals = StopSignals::listen()?;
+    let plan = Plan::from_arguments(arguments)?;
+    let fixture = Fixture::set_up(arguments, StatementCounter::install()).await?;
+    let progress = Progress::start();
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => Outcome::Interrupted(signal),
+        measured = measure_all(&plan, &fixture, &progress) => Outcome::Measured(measured),
+    };
+    progress.phase("cleaning up", 0);
+    let torn_down = fixture.tear_down(arguments.keep).await;
+    progress.end();
+    let kept = torn_down.as_ref().ok().and_then(|kept| kept.as_deref());
+    match print(outcome, arguments.output.output, kept) {
+        Ok(exit) => torn_down.map(|_| exit),
+        Err(error) => {
+            if let Err(tear_down_error) = torn_down {
+                note(&tear_down_error.explain());
+            }
+            Err(error)
+        }
+    }
+}
+
+/// How the run ended.
+enum Outcome {
+    /// By the signal of this name.
+    Interrupted(&'static str),
+    Measured(Result<Report, BenchError>),
+}
+
+fn print(outcome: Outcome, format: Output, kept: Option<&str>) -> Result<Exit, BenchError> {
+    if let Some(place) = kept {
+        note(&format!("kept: {place}"));
+    }
+    match outcome {
+        Outcome::Interrupted(signal) => {
+            note(&format!("{signal}: not measured to the end"));
+            Ok(Exit::Failed)
+        }
+        Outcome::Measured(report) => {
+            say(&report?.format(format))?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+async fn measure_all(plan: &Plan, fixture: &Fixture, progress: &Progress) -> Result<Report, BenchError> {
+    let mut figures: Vec<Figure> = Vec::new();
+    for mode in &plan.modes {
+        figures.extend(match mode {
+            Mode::Orders => orders::measure(plan, fixture, progress).await?,
+            Mode::Drain => drain::measure(plan, fixture, progress).await?,
+            Mode::Consume => consume::measure(plan, fixture, progress).await?,
+            Mode::Latency => latency::measure(plan, fixture, progress).await?,
+            Mode::Growth => growth::measure(plan, fixture, progress).await?,
+        });
+    }
+    let servers = fixture.describe().await?;
+    let settings = Settings {
+        version: env!("CARGO_PKG_VERSION"),
+        database: servers.database,
+        durability: servers.durability,
+        broker: servers.broker,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        connections: fixture.connections(),
+        events: plan.events,
+        batch: plan.batch.get(),
+        prefetch: plan.prefetch.get(),
+        rate: plan.rate,
+        rounds: plan.rounds,
+        seed: plan.seed,
+    };
+    Ok(Report { settings, figures })
+}

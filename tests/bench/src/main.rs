@@ -1,0 +1,7 @@
+//! The binary `handover-bench`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    handover_bench::main()
+}

@@ -1,0 +1,123 @@
+//! The result of one turn: how much was done in which time, and in which steps the time was spent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::memory::Memory;
+use crate::report::Step;
+use crate::series::{Series, per_second};
+use crate::statement_counter::StatementTotals;
+
+/// Time of all steps of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct StepTime {
+    time: Duration,
+    /// Number of statements, for a step that is a kind of statement.
+    statements: Option<u64>,
+}
+
+/// The result of one turn.
+#[derive(Debug, Clone, Default)]
+pub struct Measurement {
+    count: u64,
+    duration: Duration,
+    /// Concurrent workers, each of which has the whole duration for its steps.
+    workers: u32,
+    pub(crate) memory: Option<Memory>,
+    steps: BTreeMap<String, StepTime>,
+}
+
+impl Measurement {
+    /// `count` orders, events or messages, by one worker.
+    pub fn new(count: u64, duration: Duration) -> Measurement {
+        Measurement { count, duration, workers: 1, ..Measurement::default() }
+    }
+
+    #[must_use]
+    pub fn by_workers(self, workers: u32) -> Measurement {
+        Measurement { workers, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn with_memory(self, memory: Option<Memory>) -> Measurement {
+        Measurement { memory, ..self }
+    }
+
+    #[must_use]
+    pub fn with_step(mut self, name: &str, time: Duration) -> Measurement {
+        self.steps.insert(name.to_owned(), StepTime { time, statements: None });
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn with_steps(mut self, steps: BTreeMap<&'static str, Duration>) -> Measurement {
+        for (name, time) in steps {
+            self = self.with_step(name, time);
+        }
+        self
+    }
+
+    /// Adds each kind of statement as a step.
+    #[must_use]
+    pub fn with_statements(mut self, totals: BTreeMap<String, StatementTotals>) -> Measurement {
+        for (name, totals) in totals {
+            let step = StepTime { time: totals.time, statements: Some(totals.statements) };
+            self.steps.insert(name, step);
+        }
+        self
+    }
+
+    fn rate(&self) -> f64 {
+        per_second(self.count, self.duration)
+    }
+
+    fn per_1000(&self, number: f64) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^53")]
+        let thousands = self.count.max(1) as f64 / 1_000.0;
+        number / thousands
+    }
+
+    /// Time of the workers outside all steps.
+    fn remaining(&self) -> Duration {
+        let steps: Duration = self.steps.values().map(|step| step.time).sum();
+        (self.duration * self.workers).saturating_sub(steps)
+    }
+}
+
+/// Rates of the rounds.
+pub(crate) fn rates(rounds: &[Measurement]) -> Series {
+    Series::new(rounds.iter().map(Measurement::rate).collect())
+}
+
+/// Medians of the rounds for each step, for 1,000 orders, events or messages: the longest step first, then the remaining
+/// time.
+pub fn steps(rounds: &[Measurement]) -> Vec<Step> {
+    let median = |of: &dyn Fn(&Measurement) -> f64| Series::new(rounds.iter().map(of).collect()).median;
+    let ms = |time: Duration| time.as_secs_f64() * 1_000.0;
+    let names: BTreeMap<&String, &StepTime> = rounds.iter().flat_map(|round| &round.steps).collect();
+    let mut steps: Vec<Step> = names
+        .into_iter()
+        .map(|(name, step)| {
+            let time = |round: &Measurement| {
+                round.per_1000(round.steps.get(name).map(|step| ms(step.time)).unwrap_or_default())
+            };
+            #[allow(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^53")]
+            let statements = |round: &Measurement| {
+                let count = round.steps.get(name).and_then(|step| step.statements).unwrap_or_default();
+                round.per_1000(count as f64)
+            };
+            Step {
+                name: name.clone(),
+                ms: median(&time),
+                statements: step.statements.is_some().then(|| median(&statements)),
+            }
+        })
+        .collect();
+    steps.sort_by(|one, other| other.ms.total_cmp(&one.ms));
+    steps.push(Step {
+        name: "the rest (waiting, the program)".to_owned(),
+        ms: median(&|round| round.per_1000(ms(round.remaining()))),
+        statements: None,
+    });
+    steps
+}

@@ -1,0 +1,63 @@
+//! What is measured, and with which parameters.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
+
+use crate::cli::{BenchArgs, Mode};
+use crate::error::{BenchError, usage_error};
+
+/// Length of a turn of `orders`, unless `--seconds` is given.
+const ORDERS_TURN: Duration = Duration::from_millis(1_500);
+/// Length of all turns of `latency`, unless `--seconds` is given.
+const LATENCY: Duration = Duration::from_secs(20);
+
+/// Parameters of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) modes: Vec<Mode>,
+    /// Events of a backlog.
+    pub(crate) events: u32,
+    /// Length of a turn of `orders`.
+    pub(crate) orders_turn: Duration,
+    /// Length of all turns of `latency`.
+    pub(crate) latency: Duration,
+    pub(crate) batch: NonZeroU32,
+    pub(crate) prefetch: NonZeroU16,
+    pub(crate) clients: Vec<u32>,
+    /// Orders per second of `latency`.
+    pub(crate) rate: u32,
+    /// Sent rows of `growth`.
+    pub(crate) rows: Vec<u64>,
+    pub(crate) rounds: u32,
+    pub(crate) seed: u64,
+}
+
+impl Plan {
+    pub(crate) fn from_arguments(arguments: &BenchArgs) -> Result<Plan, BenchError> {
+        let seconds = arguments.seconds.map(Duration::try_from_secs_f64).transpose().map_err(|cause| {
+            usage_error(format!("--seconds: {cause}"), "name a length in seconds, such as 10 or 0.5")
+        })?;
+        let mut modes = arguments.modes.clone();
+        if modes.is_empty() {
+            modes = Mode::ALL.to_vec();
+        }
+        Ok(Plan {
+            modes,
+            events: arguments.events,
+            orders_turn: seconds.unwrap_or(ORDERS_TURN),
+            latency: seconds.unwrap_or(LATENCY),
+            batch: arguments.batch,
+            prefetch: arguments.prefetch,
+            clients: arguments.clients.clone(),
+            rate: arguments.rate,
+            rows: arguments.rows.clone(),
+            rounds: arguments.rounds,
+            seed: arguments.seed,
+        })
+    }
+
+    /// Turns of a figure: one of the service and one of the baseline in each round.
+    pub(crate) fn turns(&self) -> usize {
+        2 * usize::try_from(self.rounds).unwrap_or_default()
+    }
+}

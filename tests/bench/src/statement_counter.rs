@@ -1,0 +1,133 @@
+//! Time of the service in the database: the store traces each statement, and this counts them by what they do.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use handover_sql::STATEMENTS;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, fmt};
+
+/// Number and time of all statements of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StatementTotals {
+    pub statements: u64,
+    pub time: Duration,
+}
+
+/// Counts statements of this process. Clones share the counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StatementCounter(Arc<Mutex<BTreeMap<String, StatementTotals>>>);
+
+impl StatementCounter {
+    /// Installs the counter for the rest of this process, and a log of warnings on stderr. If a subscriber is installed
+    /// already, it counts nothing.
+    pub(crate) fn install() -> StatementCounter {
+        let counter = StatementCounter::default();
+        let layer =
+            CounterLayer(counter.clone()).with_filter(Targets::new().with_target(STATEMENTS, Level::TRACE));
+        // lapin warns about connections that were closed on purpose.
+        let logged = Targets::new().with_default(LevelFilter::WARN).with_target("lapin", LevelFilter::OFF);
+        let has_colour = std::io::stderr().is_terminal();
+        let log = fmt::layer().with_ansi(has_colour).with_writer(std::io::stderr).with_filter(logged);
+        if let Err(error) = tracing_subscriber::registry().with(layer).with(log).try_init() {
+            tracing::debug!(%error, "a subscriber is installed already");
+        }
+        counter
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn reset(&self) {
+        self.lock().clear();
+    }
+
+    /// Returns the totals by kind of statement and resets them.
+    pub(crate) fn take(&self) -> BTreeMap<String, StatementTotals> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, StatementTotals>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+tokio::task_local! {
+    /// Set while a broker port is called.
+    static IN_BROKER: ();
+}
+
+/// Runs a call of a broker port, whose statements are not counted: the time of the call is a step of its own already.
+pub(crate) async fn in_broker<F: Future>(call: F) -> F::Output {
+    IN_BROKER.scope((), call).await
+}
+
+struct CounterLayer(StatementCounter);
+
+impl<S: Subscriber> Layer<S> for CounterLayer {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        metadata.target() == STATEMENTS
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if IN_BROKER.try_with(|()| ()).is_ok() {
+            return;
+        }
+        let mut statement = Statement::default();
+        event.record(&mut statement);
+        let mut counts = self.0.lock();
+        let totals = counts.entry(statement.kind).or_default();
+        totals.statements += 1;
+        totals.time += Duration::from_micros(statement.micros);
+    }
+}
+
+/// The fields of a traced statement.
+#[derive(Default)]
+struct Statement {
+    kind: String,
+    micros: u64,
+}
+
+impl Visit for Statement {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "sql" {
+            self.kind = kind_of(value);
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "micros" {
+            self.micros = value;
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+}
+
+/// What a statement does and to which table: `read orders`.
+pub fn kind_of(sql: &str) -> String {
+    let words: Vec<&str> =
+        sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty()).collect();
+    // The first table behind this keyword; a subquery there is passed over for its own table.
+    let table_after = |keyword: &str| {
+        let mut tables = words.windows(2).filter_map(|pair| match pair {
+            [first, table] if *first == keyword && *table != "SELECT" => Some(*table),
+            [..] => None,
+        });
+        tables.next().unwrap_or_default()
+    };
+    match words.first().copied().unwrap_or_default() {
+        "BEGIN" | "START" => "begin".to_owned(),
+        "COMMIT" => "commit".to_owned(),
+        "INSERT" => format!("insert {}", table_after("INTO")),
+        "UPDATE" => format!("change {}", table_after("UPDATE")),
+        "DELETE" => format!("delete {}", table_after("FROM")),
+        "SELECT" | "WITH" => format!("read {}", table_after("FROM")).trim_end().to_owned(),
+        other => other.to_lowercase(),
+    }
+}
