@@ -31,7 +31,7 @@ fn of_message(document: &Value, event_type: &str, part: &str) -> Validator {
     validator(document, &document["components"]["messages"][event_type][part])
 }
 
-/// The committed document. `HANDOVER_WRITE_GOLDEN=1 cargo test -p handover-tests --test ports asyncapi` writes it anew.
+/// The committed document. `HANDOVER_WRITE_GOLDEN=1 tests/run ports asyncapi` writes it anew.
 #[test]
 fn the_document_is_the_golden_one() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/asyncapi/golden.json");

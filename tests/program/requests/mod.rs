@@ -31,7 +31,7 @@ fn requests() -> [String; 6] {
 #[test]
 fn no_request_is_answered_with_a_fault_or_otherwise_than_the_document_says() {
     let schemathesis = std::env::var_os("HANDOVER_SCHEMATHESIS").expect(
-        "HANDOVER_SCHEMATHESIS names no program: run `tests/run -- --workspace --test program requests`",
+        "HANDOVER_SCHEMATHESIS names no program: run `tests/run program requests`",
     );
     let (folder, launch) = fresh();
     let mut server = launch.start().unwrap();

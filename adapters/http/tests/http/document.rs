@@ -211,7 +211,7 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The committed document. `HANDOVER_WRITE_GOLDEN=1 cargo test -p handover-http --test edge` writes it anew.
+/// The committed document. `HANDOVER_WRITE_GOLDEN=1 tests/run http document` writes it anew.
 #[test]
 fn the_document_is_the_golden_one() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/openapi.json");

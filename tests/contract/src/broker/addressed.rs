@@ -8,7 +8,7 @@ use super::super::within;
 use super::ttl::{TTL, when_it_expires};
 use super::{
     BrokerRig, KEY, QUEUE, dead_lettered, declare, declare_one, drain, expiring, ids, queue, receive,
-    stays_empty, subscribe,
+    subscribe,
 };
 use crate::samples::{event_id, message, outgoing, sent_by};
 
