@@ -33,7 +33,7 @@ pub(crate) const REFUND: i64 = 900_100;
 /// An event that could be replayed or discarded.
 pub(crate) const DEAD_EVENT: &str = "dead-event";
 
-const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+const SETTLED_WITHIN: Duration = Duration::from_secs(300);
 
 /// A running program and what is in it.
 pub(crate) struct Market {

@@ -1,9 +1,10 @@
 //! Buyers with something in their purses, and orders that are paid with it.
 
 use handover_tests::client::Answer;
+use handover_tests::process::eventually;
 use serde_json::{Value, json};
 
-use super::shop::{BUYER, OPERATOR, SELLER, Shop};
+use super::shop::{BUYER, OPERATOR, SELLER, SOON, Shop};
 
 /// What an order is to be paid with beside money: minor units, points.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,6 +44,7 @@ impl Shop {
         self.coupon(BUYER, 1_000).await
     }
 
+    /// Orders a new product. Asks again, under the same key, while the service has no room: many may order at once.
     pub(crate) async fn try_order_with(&self, with: With) -> Answer {
         let product = self.product().await;
         let mut body = json!({"productId": product});
@@ -55,7 +57,13 @@ impl Shop {
         if with.points > 0 {
             body["points"] = json!(with.points);
         }
-        self.api.post(BUYER, "/api/v1/orders", body).await.unwrap()
+        let key = format!("order-of-{product}");
+        eventually(SOON, async || {
+            let answer = self.api.post_under(&key, BUYER, "/api/v1/orders", body.clone()).await;
+            let answer = answer.map_err(|lost| lost.0)?;
+            if answer.status == 503 { Err(format!("{answer:?}").into()) } else { Ok(answer) }
+        })
+        .await
     }
 
     pub(crate) async fn order_with(&self, with: With) -> i64 {

@@ -15,8 +15,9 @@ pub(crate) const SELLER: i64 = 10_002;
 pub(crate) const BUYER: i64 = 10_001;
 pub(crate) const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
-/// The longest wait for anything that has to happen. No promise: the machine may be busy.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// The longest wait for anything that has to happen. No promise: on a busy machine a publish or a delivery may fail, and the
+/// service repairs that by itself, after its own pauses: three retries of the outbox take 155 s, a lost delivery 95 s.
+pub(crate) const SOON: Duration = Duration::from_secs(300);
 
 /// Consumers try again at once, so that four attempts are over soon.
 pub(crate) const HASTY_CONSUMERS: (&str, &str) =
