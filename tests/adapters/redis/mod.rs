@@ -15,6 +15,7 @@ use handover_application::ports::{
     Bucket, IdempotencyStore, KeptRequest, LimitKey, Party, RateLimiter, RequestScope, RequestState, Taken,
 };
 use handover_redis::{Link, RedisKeys, RedisLimiter, RedisSettings, Use};
+use handover_system::SystemClock;
 
 use crate::{PATIENCE, eventually};
 use server::Server;
@@ -36,7 +37,7 @@ async fn link(server: &Server, what: Use, tasks: &Tasks) -> Arc<Link> {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
     settings.timeout = PATIENCE;
     settings.longest_pause = Duration::from_millis(1);
-    let link = Link::keep(settings, vec![what], tasks);
+    let link = Link::keep(settings, vec![what], Arc::new(SystemClock), tasks);
     eventually(async || link.is_there()).await;
     link
 }
