@@ -96,7 +96,14 @@ async fn s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_kill
     shop.sound_but_for(&[]).await;
 }
 
-crate::on_every_pair!(
-    s003_2_of_a_hundred_identical_requests_one_has_an_effect,
-    s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_killed_between,
-);
+crate::on_every_pair!(s003_2_of_a_hundred_identical_requests_one_has_an_effect);
+
+mod killed {
+    use super::s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_killed_between;
+
+    handover_tests::on_pairs!([s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_killed_between]:
+        sqlite_and_database SqliteAlone,
+        #[ignore = "long: the same on another pair"] postgres_and_database PostgresAlone,
+        #[ignore = "long: the same on another pair"] mariadb_and_rabbitmq MariaDbRabbitMq,
+        #[ignore = "long: the same on another pair"] postgres_and_rabbitmq PostgresRabbitMq);
+}

@@ -11,6 +11,7 @@
 
 pub mod books;
 pub mod canary;
+pub mod chance;
 pub mod client;
 pub mod contract;
 pub mod deployment;
