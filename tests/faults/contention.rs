@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use handover_tests::books::Books;
@@ -11,13 +11,12 @@ use handover_tests::market::{Ledger, Step};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::{beside_others, fresh};
+use crate::{WITHIN, eventually, fresh};
 
 const SELLER: i64 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_64_buyers_at_once_one_gets_the_product_and_63_are_told_it_is_sold() {
-    let _turn = beside_others().await;
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -43,12 +42,12 @@ async fn of_64_buyers_at_once_one_gets_the_product_and_63_are_told_it_is_sold() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: three thousand attempts take a busy machine a minute"]
 async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
     const PRODUCTS: usize = 1_000;
     const USERS: i64 = 200;
     /// Each product is wanted by so many.
     const WANTED_BY: usize = 3;
-    let _turn = beside_others().await;
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -97,7 +96,7 @@ async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
     let pending = books.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
     assert_eq!(pending, orders, "nobody paid, and the deadline is far");
     // Effects follow: one listing change per order.
-    crate::eventually(Duration::from_secs(30), async || {
+    eventually(WITHIN, async || {
         let effects = books.number("SELECT count(*) FROM listing_changes").await;
         if effects == orders { Ok(()) } else { Err(format!("{effects} of {orders} effects").into()) }
     })

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::figures::{percentile, shown};
-use crate::{alone, fresh};
+use crate::fresh;
 
 /// A load comes up to speed for a while and is measured after it.
 #[derive(Clone, Copy)]
@@ -34,15 +34,10 @@ impl Times {
     }
 }
 
-fn times() -> Times {
-    let (lead, measured) = if handover_tests::long() { (1_000, 3_000) } else { (200, 1_000) };
-    Times { lead: Duration::from_millis(lead), measured: Duration::from_millis(measured) }
-}
+const TIMES: Times = Times { lead: Duration::from_secs(1), measured: Duration::from_secs(3) };
 
 /// So often one load follows the other: what a machine does beside us comes and goes, and meets both.
-fn rounds() -> u64 {
-    if handover_tests::long() { 12 } else { 1 }
-}
+const ROUNDS: u64 = 12;
 
 /// How many clients find the capacity: enough to keep everybody busy, too few to be turned away.
 const CLIENTS: [usize; 3] = [16, 64, 256];
@@ -140,29 +135,22 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: measures how much is done"]
 async fn five_times_the_capacity_leaves_most_of_it() {
-    let _turn = alone().await;
-    let times = times();
     let (_folder, launch) = fresh();
-    let start = || launch.start().unwrap();
-    let (server, _apart) = if handover_tests::long() {
-        let (server, apart) = Apart::from(start);
-        (server, Some(apart))
-    } else {
-        (start(), None)
-    };
+    let (server, _apart) = Apart::from(|| launch.start().unwrap());
     let api = Api::of(&server);
     api.sign_in(1..=1);
     let (mut peak, mut busiest) = (1, 0);
     for clients in CLIENTS {
-        let reached = capacity(&api, clients, times).await;
+        let reached = capacity(&api, clients, TIMES).await;
         println!("{clients} clients: {reached}/s");
         (peak, busiest) = (peak, busiest).max((reached, clients));
     }
     let (mut peaks, mut offers, mut goodput, mut turned_away) = (0, 0, 0, Vec::new());
-    for _ in 0..rounds() {
-        let reached = capacity(&api, busiest, times).await;
-        let (sent, done, refused) = offered(&api, reached * OFFERED, times).await;
+    for _ in 0..ROUNDS {
+        let reached = capacity(&api, busiest, TIMES).await;
+        let (sent, done, refused) = offered(&api, reached * OFFERED, TIMES).await;
         println!("{reached}/s of {busiest} clients; offered {sent}/s, done {done}/s");
         peaks += reached;
         offers += sent;
@@ -170,13 +158,9 @@ async fn five_times_the_capacity_leaves_most_of_it() {
         turned_away.extend(refused);
     }
     println!("{} % of the peak", goodput * 100 / peaks);
-    if !turned_away.is_empty() {
-        println!("{} were turned away: {}", turned_away.len(), shown(&mut turned_away));
-    }
-    if handover_tests::long() {
-        assert!(!turned_away.is_empty(), "there are fewer places than requests");
-        assert!(offers >= peaks * 4, "the client offers too little: {offers} of {peaks}");
-        assert!(percentile(&mut turned_away, 99) < TURNED_AWAY_WITHIN, "{}", shown(&mut turned_away));
-        assert!(goodput * 100 >= peaks * GOODPUT_PERCENT, "{goodput} of {peaks}");
-    }
+    assert!(!turned_away.is_empty(), "there are fewer places than requests");
+    println!("{} were turned away: {}", turned_away.len(), shown(&mut turned_away));
+    assert!(offers >= peaks * 4, "the client offers too little: {offers} of {peaks}");
+    assert!(percentile(&mut turned_away, 99) < TURNED_AWAY_WITHIN, "{}", shown(&mut turned_away));
+    assert!(goodput * 100 >= peaks * GOODPUT_PERCENT, "{goodput} of {peaks}");
 }

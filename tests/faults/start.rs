@@ -1,16 +1,11 @@
 //! Starting, and refusing to: what a person sees, and the exit codes that a script sees.
 
-use std::time::Duration;
-
 use handover_tests::client::Api;
 
-use crate::{beside_others, fresh};
-
-const WITHIN: Duration = Duration::from_secs(10);
+use crate::{WITHIN, fresh};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_process_on_the_same_database_is_refused_and_the_first_goes_on() {
-    let _turn = beside_others().await;
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let (code, _, stderr) = launch.run(&["serve", "--listen", "127.0.0.1:0"]).unwrap();
@@ -32,7 +27,6 @@ async fn a_second_process_on_the_same_database_is_refused_and_the_first_goes_on(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_all_that_the_command_prints_and_signs_its_user_in() {
-    let _turn = beside_others().await;
     let (_folder, launch) = fresh();
     let (code, stdout, stderr) = launch.run(&["token", "--user", "7", "--role", "user"]).unwrap();
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
@@ -49,7 +43,6 @@ async fn a_token_is_all_that_the_command_prints_and_signs_its_user_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
-    let _turn = beside_others().await;
     let (folder, launch) = fresh();
     let refused = |launch: &handover_tests::process::Launch, arguments: &[&str], code, says: &str| {
         let (found, stdout, stderr) = launch.run(arguments).unwrap();
@@ -94,7 +87,6 @@ async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn help_shows_examples_and_the_names_of_variables() {
-    let _turn = beside_others().await;
     let (_folder, launch) = fresh();
     for arguments in [&["--help"][..], &["serve", "--help"]] {
         let (code, stdout, _) = launch.run(arguments).unwrap();
@@ -108,7 +100,6 @@ async fn help_shows_examples_and_the_names_of_variables() {
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_and_lock_lie_beside_the_database_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let _turn = beside_others().await;
     let (folder, launch) = fresh();
     let server = launch.start().unwrap();
     server.terminate(WITHIN).unwrap();

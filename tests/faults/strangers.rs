@@ -12,15 +12,12 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use crate::figures::{percentile, shown};
-use crate::{alone, fresh};
+use crate::fresh;
 
 const STRANGERS: usize = 2_000;
-/// What is promised of a quiet machine, and what a busy one may take beyond it.
+/// What is promised of a quiet machine.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 const BODIES_WITHIN: Duration = Duration::from_secs(30);
-const NOISE: Duration = Duration::from_secs(10);
-/// Twice a latency that is this small says nothing on a busy machine.
-const SMALL: Duration = Duration::from_millis(100);
 
 /// As many files as the connections of this test take.
 fn allow_files() {
@@ -79,8 +76,8 @@ fn longest(held: &[(Duration, String)]) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: measures how soon thousands of connections end, and latency beside them"]
 async fn connections_that_only_hold_on_end_in_time_and_hold_up_nobody() {
-    let _turn = alone().await;
     allow_files();
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
@@ -100,13 +97,11 @@ async fn connections_that_only_hold_on_end_in_time_and_hold_up_nobody() {
     println!("{STRANGERS} with half a header end within {:.1?}", longest(&headers));
     println!("{STRANGERS} with half a body end within {:.1?}", longest(&bodies));
     println!("before: {}; meanwhile: {}", shown(&mut before), shown(&mut during));
-    let noise = if handover_tests::long() { Duration::ZERO } else { NOISE };
-    assert!(longest(&headers) <= HEADERS_WITHIN + noise, "{:?}", longest(&headers));
+    assert!(longest(&headers) <= HEADERS_WITHIN, "{:?}", longest(&headers));
     assert!(longest(&bodies) <= BODIES_WITHIN, "{:?}", longest(&bodies));
     let slow = bodies.iter().filter(|(_, told)| told.starts_with("HTTP/1.1 408 ")).count();
     assert_eq!(slow, STRANGERS, "each is told why, for example {:?}", bodies[0].1);
     let bound = percentile(&mut before, 99) * 2;
-    let bound = if handover_tests::long() { bound } else { bound.max(SMALL * 2) };
     assert!(percentile(&mut during, 99) <= bound, "{:?} and not {bound:?}", percentile(&mut during, 99));
     server.terminate(Duration::from_secs(10)).unwrap();
 }

@@ -1,6 +1,7 @@
 //! A client of the API: the calls of a buyer, a seller, an operator and the gateway.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -164,7 +165,8 @@ impl Api {
 
     /// Posts a body there, under a key of its own.
     pub async fn post(&self, caller: impl Into<Caller>, path: &str, body: Value) -> Result<Answer, Lost> {
-        self.post_under(&format!("key-{:016x}", rand_like()), caller, path, body).await
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        self.post_under(&format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed)), caller, path, body).await
     }
 
     /// Posts a body there under this idempotency key.
@@ -275,10 +277,4 @@ impl Api {
         let response = self.http.get(self.url(path)).send().await.map_err(|error| Lost(error.into()))?;
         Ok(response.status().as_u16())
     }
-}
-
-/// Any number, another one each time.
-pub fn rand_like() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

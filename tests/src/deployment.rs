@@ -189,18 +189,23 @@ impl Drop for Deployment {
     }
 }
 
-/// Stamps each of these tests for the pairs of database and broker that are named, in a module for each.
+/// Stamps each of these tests for the pairs of database and broker that are named, in a module for each. A pair may have
+/// an attribute, such as `#[ignore = "long: why"]`, which its tests get.
 #[macro_export]
 macro_rules! on_pairs {
-    ($tests:tt: $($name:ident $pair:ident),* $(,)?) => {
-        $($crate::on_pairs!(@stamp $tests $name $pair);)*
+    ($tests:tt: $($(#$attribute:tt)? $name:ident $pair:ident),* $(,)?) => {
+        $(mod $name {
+            $crate::on_pairs!(@stamp $tests [$(#$attribute)?] $pair);
+        })*
     };
-    (@stamp [$($test:ident),* $(,)?] $name:ident $pair:ident) => {
-        mod $name {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                super::$test($crate::deployment::Pair::$pair).await;
-            })*
+    (@stamp [$($test:ident),* $(,)?] $attribute:tt $pair:ident) => {
+        $($crate::on_pairs!(@test $test $attribute $pair);)*
+    };
+    (@test $test:ident [$($attribute:tt)*] $pair:ident) => {
+        $($attribute)*
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            super::$test($crate::deployment::Pair::$pair).await;
         }
     };
 }

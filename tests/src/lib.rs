@@ -10,6 +10,7 @@
 
 pub mod books;
 pub mod canary;
+pub mod chance;
 pub mod client;
 pub mod deployment;
 pub mod differential;

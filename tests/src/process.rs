@@ -20,7 +20,7 @@ use crate::canary::{Canaries, Leak, none};
 pub type Fault = Box<dyn Error + Send + Sync>;
 
 /// How long a start may take.
-pub const START_WITHIN: Duration = Duration::from_secs(20);
+pub const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// The built program: `HANDOVER_BIN`, or where `cargo build --release` puts it.
 pub fn program() -> Result<PathBuf, Fault> {

@@ -30,9 +30,8 @@ fn requests() -> [String; 6] {
 
 #[test]
 fn no_request_is_answered_with_a_fault_or_otherwise_than_the_document_says() {
-    let schemathesis = std::env::var_os("HANDOVER_SCHEMATHESIS").expect(
-        "HANDOVER_SCHEMATHESIS names no program: run `tests/run program requests`",
-    );
+    let schemathesis = std::env::var_os("HANDOVER_SCHEMATHESIS")
+        .expect("HANDOVER_SCHEMATHESIS names no program: run `tests/run program requests`");
     let (folder, launch) = fresh();
     let mut server = launch.start().unwrap();
     let token = |user: &str, roles: &[&str]| {

@@ -63,7 +63,6 @@ mod s003_trace;
 mod s004_acceptance;
 mod s004_any_order;
 mod s004_crowds;
-mod s004_kills;
 mod s004_lost_rows;
 mod s004_refunds;
 mod s16_1_integration;

@@ -98,5 +98,5 @@ async fn s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_kill
 
 super::by_turns! {
     s003_2_of_a_hundred_identical_requests_one_has_an_effect,
-    s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_killed_between,
+    s003_2_a_hundred_identical_requests_are_one_also_if_the_process_is_killed_between: sqlite_and_database,
 }

@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::process::eventually;
+
+/// The longest wait for acknowledged orders: far beyond what a busy machine takes for them.
+const AT_WORK_WITHIN: Duration = Duration::from_secs(120);
 
 /// How far an order came by acknowledged steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,6 +16,8 @@ pub enum Step {
     Placed,
     /// The gateway's report of its payment was taken.
     PaymentReported,
+    /// Its buyer asked for a refund.
+    RefundRequested,
     /// It was shipped.
     Shipped,
     /// It was received.
@@ -58,17 +66,28 @@ impl Ledger {
         self.orders.lock().unwrap().clone()
     }
 
+    /// Waits until so many more orders were acknowledged.
+    pub async fn wait_for_orders(&self, more: usize) {
+        let wanted = self.orders.lock().unwrap().len() + more;
+        eventually(AT_WORK_WITHIN, async || match self.orders.lock().unwrap().len() {
+            enough if enough >= wanted => Ok(()),
+            some => Err(format!("{some} orders were acknowledged, not {wanted}").into()),
+        })
+        .await;
+    }
+
     /// For a person: how much was asked and how it went.
     pub fn summary(&self) -> String {
         let orders = self.orders();
         let came_to = |step| orders.values().filter(|came| **came == step).count();
         format!(
-            "{} products, {} orders acknowledged ({} only placed, {} paid, {} shipped, {} completed, {} cancelled), \
+            "{} products, {} orders acknowledged ({} only placed, {} paid, {} to be refunded, {} shipped, {} completed, {} cancelled), \
              {} refused, {} without an answer",
             self.products().len(),
             orders.len(),
             came_to(Step::Placed),
             came_to(Step::PaymentReported),
+            came_to(Step::RefundRequested),
             came_to(Step::Shipped),
             came_to(Step::Completed),
             came_to(Step::Cancelled),

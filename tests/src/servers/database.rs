@@ -268,6 +268,21 @@ impl TestDatabase {
     pub fn server(&self) -> &Arc<DatabaseServer> {
         &self.server
     }
+
+    /// How many of its connections the server ended because they did nothing within a transaction.
+    pub fn ended_for_idling(&self) -> Result<usize, Fault> {
+        let log = std::fs::read_to_string(self.server.folder.join("log"))?;
+        let (database, why) = match self.server.kind {
+            ServerKind::MariaDb => {
+                (format!(" to db: '{}' ", self.name), "(Got timeout reading communication packets)")
+            }
+            ServerKind::Postgres => (
+                format!(" {} FATAL: ", self.name),
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+        };
+        Ok(log.lines().filter(|line| line.contains(&database) && line.contains(why)).count())
+    }
 }
 
 impl Drop for TestDatabase {

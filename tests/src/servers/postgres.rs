@@ -85,6 +85,7 @@ pub(super) fn command(
         "max_connections=300".to_owned(),
         "shared_buffers=64MB".to_owned(),
         "autovacuum_naptime=1s".to_owned(),
+        "log_line_prefix=%m [%p] %d ".to_owned(),
         // What a person meant for other services must not change ours.
         "default_transaction_isolation=serializable".to_owned(),
         "timezone=Asia/Shanghai".to_owned(),

@@ -35,7 +35,7 @@ kill "$late" 2>/dev/null
 "#;
 
 /// How long a server may take to end.
-const END_WITHIN: Duration = Duration::from_secs(10);
+const END_WITHIN: Duration = Duration::from_secs(60);
 
 /// How a server is ended when it is not killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

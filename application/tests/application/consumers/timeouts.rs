@@ -52,6 +52,22 @@ async fn a_due_message_closes_the_order_and_frees_its_product() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_that_passes_while_no_process_runs_is_kept_after_the_next_start() {
+    let world = World::new().await;
+    let killed = closing(&world).await;
+    killed.start_relay("relay-1", RelaySettings::default());
+    let order = killed.ordered().await;
+    eventually(secs(10), async || world.depth(TIMEOUT_DELAY_QUEUE).await.ready == 1).await;
+    killed.kill().await;
+    pass(DEADLINE + secs(60)).await;
+    assert_eq!(world.order(order.id).await.status, OrderStatus::Pending);
+    let _process = closing(&world).await;
+    pass(secs(1)).await;
+    let closed = world.order(order.id).await;
+    assert_eq!((closed.status, closed.cancel_reason), (OrderStatus::Cancelled, Some(CancelReason::Timeout)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_comes_early_leaves_the_order_to_the_sweep() {
     let world = World::new().await;
     let process = closing(&world).await;

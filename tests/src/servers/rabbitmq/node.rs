@@ -13,7 +13,7 @@ use crate::servers::{free_port, server_folder};
 pub(super) const START_WITHIN: Duration = Duration::from_secs(120);
 
 /// How long a call is tried while the node does not take it.
-const CALL_WITHIN: Duration = Duration::from_secs(5);
+const CALL_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,8 +68,8 @@ impl Node {
     pub(super) async fn wait_until_it_answers(&self) -> Result<(), Fault> {
         let begun = Instant::now();
         loop {
-            let error = match self.eval("rabbit:is_running().").await {
-                Ok(answer) if answer.contains("true") => return Ok(()),
+            let error: Fault = match self.call("rabbit:is_running().").await {
+                Ok(answer) if answer.starts_with("{ok,") && answer.contains("true") => return Ok(()),
                 Ok(answer) => format!("it says {answer}").into(),
                 Err(error) => error,
             };
@@ -128,16 +128,9 @@ impl Node {
 
     /// Evaluates Erlang on the node: what `rabbitmqctl eval` does, without a second of start.
     pub(super) async fn eval(&self, code: &str) -> Result<String, Fault> {
-        let (program, code) = (program("erl_call")?, format!("{code}\n"));
         let begun = Instant::now();
         loop {
-            let said = {
-                // The node takes one such call at a time: the next one is turned away while it forgets the last.
-                let _turn = self.calling.lock().await;
-                let (program, code) = (program.clone(), code.clone());
-                let (name, mapper) = (self.name.clone(), self.ports.mapper);
-                tokio::task::spawn_blocking(move || erl_call(&program, &name, mapper, &code)).await??
-            };
+            let said = self.call(code).await?;
             if said.starts_with("{ok,") {
                 return Ok(said);
             }
@@ -146,6 +139,15 @@ impl Node {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// What the node says to this code, or erl_call in its place.
+    async fn call(&self, code: &str) -> Result<String, Fault> {
+        let (program, code) = (program("erl_call")?, format!("{code}\n"));
+        // The node takes one such call at a time: the next one is turned away while it forgets the last.
+        let _turn = self.calling.lock().await;
+        let (name, mapper) = (self.name.clone(), self.ports.mapper);
+        tokio::task::spawn_blocking(move || erl_call(&program, &name, mapper, &code)).await?
     }
 }
 

@@ -9,9 +9,9 @@ use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::servers::rabbitmq::{MAX_MESSAGE_BYTES, TestVhost};
 
-use crate::{literal, turn};
+use crate::{WITHIN, literal, on_mariadb_first};
 
-handover_tests::on_rabbitmq!(
+on_mariadb_first!(
     of_a_window_of_200_with_20_unroutable_messages_exactly_those_20_are_not_sent,
     of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sent,
     of_a_window_of_200_with_20_refused_messages_exactly_those_20_are_not_sent,
@@ -20,7 +20,6 @@ handover_tests::on_rabbitmq!(
 const WINDOW: i64 = 200;
 /// Every so many-th message is one that cannot be sent.
 const EVERY: i64 = 10;
-const WITHIN: Duration = Duration::from_secs(30);
 const EXCHANGE: &str = "order.events.exchange";
 const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#;
 
@@ -74,7 +73,6 @@ async fn refusals(books: &Books) -> Vec<String> {
 }
 
 async fn of_a_window_of_200_with_20_unroutable_messages_exactly_those_20_are_not_sent(pair: Pair) {
-    let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let (books, vhost) = (deployment.books().await, deployment.vhost());
     let relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
@@ -101,7 +99,6 @@ async fn may_bind(vhost: &TestVhost, may: bool) {
 }
 
 async fn of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sent(pair: Pair) {
-    let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let (books, vhost) = (deployment.books().await, deployment.vhost());
     // One queue has no room, as it holds messages already.
@@ -130,7 +127,6 @@ async fn of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sen
 
 async fn of_a_window_of_200_with_20_refused_messages_exactly_those_20_are_not_sent(pair: Pair) {
     const TAKEN: usize = 20_000;
-    let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let (books, server) = (deployment.books().await, deployment.vhost().server());
     let take = async |bytes: usize| {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use handover_tests::books::Books;
+use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
@@ -12,16 +13,16 @@ use handover_tests::process::{Launch, eventually};
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::watched::{go_on, stop};
 
-use crate::{share_of, turn};
+use crate::partitions::shared_by;
+use crate::{WITHIN, impatient, on_postgres_first, share_of};
 
-handover_tests::on_rabbitmq!(
+on_postgres_first!(
     a_relay_that_was_stopped_settles_nothing_it_no_longer_owns,
     a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing,
 );
 
-const WITHIN: Duration = Duration::from_secs(30);
-/// The lease of 5 s, a third of one between two looks, and slack.
-const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(10);
+/// Short, as each test waits until one has ended.
+const LEASE: (&str, &str) = ("HANDOVER_OUTBOX__LEASE", "2s");
 const LOST: &str = "partitions were lost to another relay";
 
 /// The relay that owns every partition.
@@ -47,14 +48,13 @@ async fn rows(books: &Books) -> Vec<Vec<Option<String>>> {
 /// Stopped between a confirm and its settlement, which must be refused when it goes on. Its successor cannot publish
 /// meanwhile, so that nothing else than the fence keeps the rows from being settled.
 async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) {
-    let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
     let port = deployment.vhost().server().port();
     let (line, other_line) = (Proxy::start(port).await.unwrap(), Proxy::start(port).await.unwrap());
     let relay = |line: &Proxy| {
         let launch = deployment.launch_by(None, Some(line.port())).roles("relay");
-        launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "60s")
+        launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "10m").set(LEASE.0, LEASE.1)
     };
     let shop = deployment.launch().roles("api,consumers,jobs").start().unwrap();
     let api = Api::of(&shop);
@@ -82,7 +82,7 @@ async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) 
     other_line.set(Traffic { refuse: true, ..Traffic::default() });
     let successor = relay(&other_line).start().unwrap();
     let begun = Instant::now();
-    eventually(TAKEN_OVER_WITHIN, async || match owner(&books).await {
+    eventually(WITHIN, async || match owner(&books).await {
         same if same == first => Err("the stopped relay still owns them".into()),
         _ => Ok(()),
     })
@@ -138,32 +138,27 @@ fn sent_by(launch: &Launch, event: &str) -> bool {
 
 /// At a random moment, whatever it is at: requests, windows, effects, all within their transactions.
 async fn a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing(pair: Pair) {
-    const LONGER_THAN_ITS_LEASE: Duration = Duration::from_millis(6_500);
-    let _turn = turn().await;
+    let chance = Chance::of_test(&format!("stopped on {pair:?}"));
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
-    let launch = || {
-        let launch = deployment.launch().set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1");
-        launch
-            .set("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "2s")
-            .set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "1s")
-    };
+    let launch = || impatient(deployment.launch()).set(LEASE.0, LEASE.1);
     let processes = [launch().start().unwrap(), launch().start().unwrap()];
     let api = Api::of(&processes[0]);
-    let apis = [api.clone(), api.beside(&processes[1])];
-    let ledger = Arc::new(Ledger::default());
-    let load = Load::across(&apis, &ledger, 6, Duration::from_millis(20));
+    let (apis, ledger) = ([api.clone(), api.beside(&processes[1])], Arc::new(Ledger::default()));
+    let load = Load::start(&apis, &ledger, &chance, 6, Duration::from_millis(20)).await;
     for round in 0..share_of(10) {
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        shared_by(&books, 2).await;
+        ledger.wait_for_orders(20).await;
+        tokio::time::sleep(chance.millis(0..300)).await;
         let process = &processes[round % 2];
         stop(process.id()).unwrap();
-        tokio::time::sleep(LONGER_THAN_ITS_LEASE).await;
+        // The lease of the stopped relay has ended, and the other one publishes its events.
+        let taken_over = shared_by(&books, 1).await;
+        ledger.wait_for_orders(5).await;
         go_on(process.id()).unwrap();
+        println!("{pair:?}: stopped, taken over after {taken_over:.1?}, and continued");
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    ledger.wait_for_orders(20).await;
     load.stop().await;
-    books.wait_until_quiet(Duration::from_secs(90)).await;
-    println!("{pair:?}, stopped and continued {} times: {}", share_of(10), ledger.summary());
-    balance(&books, &ledger).await;
-    assert!(ledger.orders().len() > 20 * share_of(10), "{}", ledger.summary());
+    balance(&api, &books, &ledger).await;
 }

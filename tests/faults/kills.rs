@@ -1,0 +1,121 @@
+//! kill -9 of the program, the broker and the database in mid-load: nothing acknowledged is lost, nothing is doubled, money and
+//! points add up at every moment, and nothing is left to do by hand.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use handover_tests::books::Books;
+use handover_tests::chance::Chance;
+use handover_tests::client::Api;
+use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::long;
+use handover_tests::market::{Ledger, Load, balance, ledger_sums};
+use handover_tests::process::{Launch, Server};
+use tokio::time::timeout;
+
+use crate::{WITHIN, goes_on, impatient, share_of};
+
+handover_tests::on_pairs!([kills_in_mid_load_lose_nothing_and_double_nothing]:
+    sqlite_and_database SqliteAlone, mariadb_and_rabbitmq MariaDbRabbitMq, postgres_and_rabbitmq PostgresRabbitMq);
+
+/// The start after a crash is ready within this long, on a quiet machine.
+const READY_AGAIN_WITHIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Process,
+    Broker,
+    Database,
+    All,
+}
+
+/// Every kind as often as it is due, mixed.
+fn victims(pair: Pair, chance: &Chance) -> Vec<Victim> {
+    let due = match pair.database_server() {
+        // The file has no process of its own to kill.
+        None => vec![(Victim::Process, 60)],
+        Some(_) => {
+            vec![(Victim::Process, 30), (Victim::Broker, 10), (Victim::Database, 10), (Victim::All, 3)]
+        }
+    };
+    chance.shuffled(due.into_iter().flat_map(|(victim, times)| vec![victim; share_of(times)]))
+}
+
+async fn kills_in_mid_load_lose_nothing_and_double_nothing(pair: Pair) {
+    let chance = Chance::of_test(&format!("kills on {pair:?}"));
+    let deployment = Deployment::with_own_servers(pair).await;
+    let launch = impatient(deployment.launch());
+    let mut process = launch.start().unwrap();
+    let (api, books, ledger) = (Api::of(&process), deployment.books().await, Arc::new(Ledger::default()));
+    goes_on(&api, &books, &ledger).await;
+    if pair.is_on_rabbitmq() {
+        deployment.vhost().server().save_queues().await.unwrap();
+    }
+    let pause = Duration::from_millis(if pair == Pair::SqliteAlone { 5 } else { 40 });
+    let load = Load::start(&[api.clone()], &ledger, &chance, 6, pause).await;
+    let (victims, killer) = (victims(pair, &chance), chance.stream("killer"));
+    for victim in &victims {
+        sums_stay_zero_during(&books, ledger.wait_for_orders(20)).await;
+        tokio::time::sleep(killer.millis(0..300)).await;
+        let begun = Instant::now();
+        process = killed_and_restarted(*victim, &deployment, &launch, process, &api).await;
+        let restarted = begun.elapsed();
+        assert!(!long() || *victim != Victim::Process || restarted < READY_AGAIN_WITHIN, "{restarted:?}");
+        let applied = goes_on(&api, &books, &ledger).await;
+        println!(
+            "{pair:?}, {victim:?} killed: restarted within {restarted:.1?}, an order is applied after {applied:.1?}"
+        );
+    }
+    load.stop().await;
+    println!("{pair:?}, {} kills", victims.len());
+    balance(&api, &books, &ledger).await;
+    let lost = launch.log().matches("the broker lost a confirmed event").count();
+    println!("  {lost} events applied that the broker had confirmed and lost");
+    assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
+    let (status, _) = process.terminate(WITHIN).unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+async fn sums_stay_zero_during(books: &Books, load: impl Future<Output = ()>) {
+    let (mut load, mut is_over) = (pin!(load), false);
+    while !is_over {
+        assert_eq!(ledger_sums(books).await.unwrap(), ["0", "0"], "money and points");
+        is_over = timeout(Duration::from_millis(100), load.as_mut()).await.is_ok();
+    }
+}
+
+async fn killed_and_restarted(
+    victim: Victim,
+    deployment: &Deployment,
+    launch: &Launch,
+    process: Server,
+    api: &Api,
+) -> Server {
+    let broker = || deployment.vhost().server();
+    let database = || deployment.database().server();
+    match victim {
+        Victim::Process => {
+            process.kill().unwrap();
+        }
+        Victim::Broker => {
+            broker().kill().unwrap();
+            broker().restart().await.unwrap();
+            return process;
+        }
+        Victim::Database => {
+            database().kill().unwrap();
+            database().restart().await.unwrap();
+            return process;
+        }
+        Victim::All => {
+            process.kill().unwrap();
+            broker().kill().unwrap();
+            database().kill().unwrap();
+            tokio::try_join!(broker().restart(), database().restart()).unwrap();
+        }
+    }
+    let process = launch.start().unwrap();
+    api.moved_to(&process);
+    process
+}
