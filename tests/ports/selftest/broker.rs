@@ -101,7 +101,9 @@ flaws! { broken_by(Flaw) {
         "what_expired_while_nobody_listened_is_delivered",
     ]
     expiry_is_early: ExpiryIsEarly breaks [
+        "a_message_for_one_queue_expires_like_any_other",
         "a_message_is_routed_on_when_it_expires_and_not_before",
+        "each_message_has_its_own_time",
     ]
     closed_subscriptions_lose_what_they_had: ClosedSubscriptionsLoseWhatTheyHad breaks [
         "a_closed_subscription_returns_what_it_had",

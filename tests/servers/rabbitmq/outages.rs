@@ -155,8 +155,12 @@ async fn a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind() {
     patience.confirm_timeout = Duration::from_millis(500);
     patience.connect_timeout = Duration::from_millis(300);
     patience.longest_pause = Duration::from_millis(200);
-    declared(&vhost.url(), QueueType::Quorum).await;
     let broker = RabbitBroker::new(patience);
+    // It gives up sooner than a busy server answers.
+    eventually("the queue is declared", || async {
+        broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
+    })
+    .await;
     publish_until_confirmed(&broker, &routed("before", 1)).await;
     let threads = io_threads();
     server.pause().unwrap();
@@ -258,8 +262,12 @@ async fn a_subscription_that_was_answered_too_late_keeps_no_message_from_the_nex
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
     let mut impatient = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
     impatient.answer_timeout = Duration::from_millis(500);
-    declared(&vhost.url(), QueueType::Quorum).await;
     let broker = RabbitBroker::new(impatient);
+    // It gives up sooner than a busy server answers.
+    eventually("the queue is declared", || async {
+        broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
+    })
+    .await;
     publish_until_confirmed(&broker, &routed("before", 1)).await;
     proxy.hold_after(CONSUME);
     unreachable(broker.subscribe(QUEUE, 100.try_into().unwrap()).await.map(drop));
