@@ -88,7 +88,7 @@ fn play(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
 
 #[tokio::test]
 async fn a_market_day_is_kept_and_the_end_check_finds_the_same() {
-    let orders = if long() { 2_000 } else { 200 };
+    let orders = if long() { 2_000 } else { 60 };
     let Day { books, .. } = &Day::play(orders).await;
     assert_eq!(books.number("SELECT count(*) FROM orders").await, orders);
     assert_eq!(books.unrest().await.unwrap(), Vec::<String>::new());
