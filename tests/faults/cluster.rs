@@ -25,7 +25,7 @@ async fn of_three_rabbitmq_nodes_the_leader_is_killed_in_mid_load_and_nothing_is
     let (api, books) = (Api::of(&server), deployment.books().await);
     let ledger = Arc::new(Ledger::default());
     cluster.wait_until_replicated().await.unwrap();
-    let load = Load::start(&[api.clone()], &ledger, &chance, 6, Duration::from_millis(10)).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 6, Duration::from_millis(10)).await;
     let mut alive = 0;
     for _ in 0..kills {
         goes_on(&api, &books, &ledger).await;

@@ -53,7 +53,7 @@ async fn kills_in_mid_load_lose_nothing_and_double_nothing(pair: Pair) {
         deployment.vhost().server().save_queues().await.unwrap();
     }
     let pause = Duration::from_millis(if pair == Pair::SqliteAlone { 5 } else { 40 });
-    let load = Load::start(&[api.clone()], &ledger, &chance, 6, pause).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 6, pause).await;
     let (victims, killer) = (victims(pair, &chance), chance.stream("killer"));
     for victim in &victims {
         sums_stay_zero_during(&books, ledger.wait_for_orders(20)).await;

@@ -35,7 +35,7 @@ async fn events_whose_confirms_are_lost_are_not_sent_until_one_arrives(pair: Pai
     let relay = impatient(deployment.launch_by(None, Some(line.port()))).roles("relay");
     let _relay = relay.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "1s").start().unwrap();
     let (api, ledger) = (Api::of(&shop), Arc::new(Ledger::default()));
-    let load = Load::start(&[api.clone()], &ledger, &chance, 4, Duration::from_millis(20)).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 4, Duration::from_millis(20)).await;
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT'";
     for _ in 0..if long() { 10 } else { 2 } {
         ledger.wait_for_orders(10).await;
@@ -129,7 +129,7 @@ async fn commits_whose_answers_are_lost_double_nothing_and_lose_nothing(pair: Pa
     let line = Proxy::start(deployment.database().server().port()).await.unwrap();
     let shop = impatient(deployment.launch_by(Some(line.port()), None)).start().unwrap();
     let (api, ledger) = (Api::of(&shop), Arc::new(Ledger::default()));
-    let load = Load::start(&[api.clone()], &ledger, &chance, 6, Duration::from_millis(10)).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 6, Duration::from_millis(10)).await;
     let cuts = if long() { 1_000 } else { 50 };
     cut_commits(&line, commit, cuts).await;
     load.stop().await;

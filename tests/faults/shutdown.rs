@@ -21,7 +21,7 @@ async fn a_stop_under_load_ends_in_order_and_loses_nothing() {
     let launch = impatient(launch);
     let mut server = launch.start().unwrap();
     let (api, ledger) = (Api::of(&server), Arc::new(Ledger::default()));
-    let load = Load::start(&[api.clone()], &ledger, &chance, 8, Duration::from_millis(2)).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 8, Duration::from_millis(2)).await;
     for signal in ["TERM", "INT", "TERM"] {
         ledger.wait_for_orders(30).await;
         // A process that is not done within its ten seconds says so by another code.
