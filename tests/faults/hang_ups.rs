@@ -41,13 +41,14 @@ async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
     loop {
         hang_up(&api, &chance.stream(&format!("after {asked}")), requests, &mut acknowledged).await;
         asked += requests;
-        // Without answers: hung up after the order was placed.
-        let unanswered = all(&books, "orders").await.len().saturating_sub(20 + acknowledged.orders.len());
-        let (hung_up, answered) = (acknowledged.hung_up, asked - acknowledged.hung_up);
+        let Acknowledged { products, orders, hung_up } = &acknowledged;
+        let answered = products.len() + orders.len();
+        // Hung up after the order was placed.
+        let unanswered = all(&books, "orders").await.len().saturating_sub(20 + orders.len());
         println!(
-            "{pair:?}: {asked} requests, {hung_up} hung up, {unanswered} of them on an order that was placed"
+            "{pair:?}: {asked} requests, {answered} acknowledged, {hung_up} hung up, {unanswered} orders without an answer"
         );
-        if hung_up >= requests / 10 && answered >= requests / 10 && unanswered > 20 {
+        if *hung_up >= requests / 10 && answered >= requests / 10 && unanswered > 20 {
             break;
         }
         assert!(begun.elapsed() < WITHIN * 5, "too few clients hung up, or too many");
@@ -57,11 +58,7 @@ async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
     let after = orders_take(&api, 20).await;
     nobody_is_left_in_a_transaction(&deployment, &books).await;
     let Acknowledged { products, orders, .. } = &acknowledged;
-    println!(
-        "  in {took:.1?}, {} products and {} orders acknowledged; an order took {before:.1?} before and {after:.1?} after",
-        products.len(),
-        orders.len(),
-    );
+    println!("  in {took:.1?}; an order took {before:.1?} before and {after:.1?} after");
     for (table, ids) in [("products", products), ("orders", orders)] {
         let there = all(&books, table).await;
         let gone: Vec<_> = ids.difference(&there).collect();
@@ -77,14 +74,17 @@ async fn all(books: &Books, table: &str) -> BTreeSet<i64> {
     ids.iter().map(|id| id.parse().unwrap()).collect()
 }
 
-/// So many orders, one after another: how long one takes. Each must be answered.
+/// So many orders, one after another: how long one takes.
 async fn orders_take(api: &Api, orders: u32) -> Duration {
-    let mut took = Duration::ZERO;
-    for n in 0..orders {
-        let product = api.list_product(SELLER, &format!("Lamp {n}")).await.unwrap().id("productId");
-        let begun = Instant::now();
-        assert!(api.place_order(1, product).await.unwrap().done());
-        took += begun.elapsed();
+    let (begun, mut took, mut placed) = (Instant::now(), Duration::ZERO, 0);
+    while placed < orders {
+        assert!(begun.elapsed() < WITHIN, "{placed} of {orders} orders were placed");
+        let listed = api.list_product(SELLER, "Lamp").await.unwrap();
+        let asked = Instant::now();
+        if listed.done() && api.place_order(1, listed.id("productId")).await.unwrap().done() {
+            took += asked.elapsed();
+            placed += 1;
+        }
     }
     took / orders
 }
@@ -124,6 +124,8 @@ async fn hang_up(api: &Api, chance: &Chance, requests: usize, all: &mut Acknowle
                         acknowledged.products.insert(listed);
                         on_sale.push(listed);
                     }
+                    // On a busy machine some wait for one of the four connections until they are turned away.
+                    (Ok(Ok(answer)), _) if answer.outcome() == (503, "C0001") => {}
                     (Ok(other), _) => panic!("a client that waited was not served: {other:?}"),
                 }
             }

@@ -37,7 +37,14 @@ async fn events_whose_confirms_are_lost_are_not_sent_until_one_arrives(pair: Pai
     let (api, ledger) = (Api::of(&shop), Arc::new(Ledger::default()));
     let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 4, Duration::from_millis(20)).await;
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT'";
+    let retried = "SELECT count(*) FROM outbox_events WHERE status = 'RETRY'";
     for _ in 0..if long() { 10 } else { 2 } {
+        // A relay that is not connected publishes nothing while the server's answers vanish.
+        eventually(WITHIN, async || match books.count(retried).await? {
+            0 => Ok(()),
+            some => Err(format!("{some} events wait since the last outage").into()),
+        })
+        .await;
         ledger.wait_for_orders(10).await;
         line.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
         // What was confirmed of the window in flight is settled when the relay gives up the rest of it.

@@ -73,9 +73,12 @@ fn literal(time: DateTime<Utc>) -> String {
     time.format("'%Y-%m-%d %H:%M:%S%.6f'").to_string()
 }
 
-/// Unpaid orders are closed after six seconds, so that timeouts fall into the chaos too, and leftovers are found soon.
+/// Unpaid orders are closed after six seconds, so that timeouts fall into the chaos too, and leftovers are found soon. Leases
+/// are as shipped where there is time for them and takeovers are measured.
 fn impatient(launch: Launch) -> Launch {
+    let lease = if long() { "5s" } else { "2s" };
     launch
+        .set("HANDOVER_OUTBOX__LEASE", lease)
         .set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.1")
         .set("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "1s")
         .set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "1s")

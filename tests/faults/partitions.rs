@@ -10,7 +10,7 @@ use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::long;
 use handover_tests::market::{Ledger, Load, balance};
-use handover_tests::process::{Launch, Server, eventually, tail};
+use handover_tests::process::{Server, eventually, tail};
 
 use crate::{WITHIN, goes_on, impatient};
 
@@ -55,12 +55,6 @@ pub(crate) async fn shared_by(books: &Books, relays: i64) -> Duration {
     begun.elapsed()
 }
 
-/// Leases are as shipped where there is time for them and their bounds are measured.
-fn leased(launch: Launch) -> Launch {
-    let launch = impatient(launch);
-    if long() { launch } else { launch.set("HANDOVER_OUTBOX__LEASE", "2s") }
-}
-
 fn held_to(took: Duration, promised: Duration) -> Duration {
     assert!(!long() || took < promised, "{took:?} and not {promised:?}");
     took
@@ -70,7 +64,7 @@ async fn partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_lose
     let chance = Chance::of_test(&format!("partitions on {pair:?}"));
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
-    let launches: Vec<_> = (0..3).map(|_| leased(deployment.launch())).collect();
+    let launches: Vec<_> = (0..3).map(|_| impatient(deployment.launch())).collect();
     let mut servers: BTreeMap<usize, Server> = BTreeMap::new();
     for (n, launch) in launches.iter().enumerate() {
         servers.insert(n, launch.start().unwrap());
@@ -78,8 +72,8 @@ async fn partitions_go_round_as_processes_come_and_go_and_a_rolling_restart_lose
         println!("{pair:?}: partitions are shared by {} after {took:.1?}", n + 1);
     }
     // Two more without a relay.
-    let api_alone = leased(deployment.launch()).roles("api").start().unwrap();
-    let _consumers = leased(deployment.launch()).roles("consumers,jobs").start().unwrap();
+    let api_alone = impatient(deployment.launch()).roles("api").start().unwrap();
+    let _consumers = impatient(deployment.launch()).roles("consumers,jobs").start().unwrap();
     let (outside, ledger) = (Api::of(&api_alone), Arc::new(Ledger::default()));
     let apis: Vec<Api> = servers.values().map(|server| outside.beside(server)).collect();
     let load = Load::start(&apis, &ledger, &chance, 6, Duration::from_millis(10)).await;

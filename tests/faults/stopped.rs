@@ -21,8 +21,6 @@ on_postgres_first!(
     a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing,
 );
 
-/// Short, as each test waits until one has ended.
-const LEASE: (&str, &str) = ("HANDOVER_OUTBOX__LEASE", "2s");
 const LOST: &str = "partitions were lost to another relay";
 
 /// The relay that owns every partition.
@@ -54,7 +52,7 @@ async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) 
     let (line, other_line) = (Proxy::start(port).await.unwrap(), Proxy::start(port).await.unwrap());
     let relay = |line: &Proxy| {
         let launch = deployment.launch_by(None, Some(line.port())).roles("relay");
-        launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "10m").set(LEASE.0, LEASE.1)
+        launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "10m").set("HANDOVER_OUTBOX__LEASE", "2s")
     };
     let shop = deployment.launch().roles("api,consumers,jobs").start().unwrap();
     let api = Api::of(&shop);
@@ -141,7 +139,7 @@ async fn a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing
     let chance = Chance::of_test(&format!("stopped on {pair:?}"));
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
-    let launch = || impatient(deployment.launch()).set(LEASE.0, LEASE.1);
+    let launch = || impatient(deployment.launch());
     let processes = [launch().start().unwrap(), launch().start().unwrap()];
     let api = Api::of(&processes[0]);
     let (apis, ledger) = ([api.clone(), api.beside(&processes[1])], Arc::new(Ledger::default()));
