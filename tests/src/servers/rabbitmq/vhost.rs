@@ -74,6 +74,16 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
+    /// Removes every binding of an exchange with this routing key, in one call. Missing ones are no error.
+    pub async fn unbind_all(&self, exchange: &str, key: &str) -> Result<(), Fault> {
+        let exchange = self.resource("exchange", exchange);
+        let code = format!(
+            "[ok = rabbit_binding:remove(B, <<\"test\">>) || B <- rabbit_binding:list_for_source({exchange}), \
+             element(3, B) =:= <<\"{key}\">>], ok."
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+
     /// How many messages each queue holds, those that were delivered and not settled included.
     pub async fn messages(&self) -> Result<Vec<(String, u64)>, Fault> {
         let code = format!(
