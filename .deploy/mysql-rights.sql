@@ -1,6 +1,6 @@
 -- Run as an administrator after `handover migrate`, and again after an upgrade: mysql < .deploy/mysql-rights.sql
 -- handover can change neither the tables, nor the audit log and the ledger once they are written.
-GRANT SELECT ON handover._sqlx_migrations TO 'handover'@'%';
+GRANT SELECT ON handover.handover_migrations TO 'handover'@'%';
 GRANT SELECT, INSERT ON handover.audit_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.products TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.orders TO 'handover'@'%';

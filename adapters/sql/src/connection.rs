@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
+use sqlx::migrate::Migrator;
 
 use crate::bells::Bells;
 use crate::dialect::Dialect;
@@ -42,8 +43,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Brings the schema up to date. Safe beside another process that does the same.
     async fn migrate(&self) -> Result<(), StoreError>;
 
-    /// The version the schema has, and the one this build needs.
-    async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError>;
+    /// Its migrations.
+    fn migrations(&self) -> &'static Migrator;
 
     /// What the server says about itself; nothing where there is none.
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {

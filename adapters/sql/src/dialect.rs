@@ -30,6 +30,14 @@ pub(crate) trait Dialect: Send + Sync {
     /// Locks the rows that a `SELECT` reads, and leaves out those that others have locked.
     fn skip_locked(&self) -> &'static str;
 
+    /// A query whose column `name` lists the tables of the database, on PostgreSQL those of the current schema.
+    fn tables(&self) -> &'static str;
+
+    /// The bytes of this column as hexadecimal digits in upper case.
+    fn hexadecimal(&self, column: &str) -> String {
+        format!("HEX({column})")
+    }
+
     /// How rows are claimed from a queue.
     fn claiming(&self) -> Claiming;
 

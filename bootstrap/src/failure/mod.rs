@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_application::ports::{BrokerError, StoreError};
+use handover_sql::SchemaError;
 use handover_system::NoEntropy;
 
 use crate::config::{ConfigError, DatabaseChoice};
@@ -148,6 +149,20 @@ pub enum Failure {
         /// What is wrong.
         cause: StoreError,
     },
+    /// A program from before the first release created the schema.
+    #[error("the database {database} was created by a version of handover from before the first release")]
+    SchemaUnreleased {
+        /// The database.
+        database: DatabaseChoice,
+    },
+    /// A table of the same name is somebody else's.
+    #[error("the database {database} has a table {table} that handover did not create")]
+    SchemaForeign {
+        /// The database.
+        database: DatabaseChoice,
+        /// The table.
+        table: String,
+    },
     /// The broker cannot be used.
     #[error("the broker cannot be used: {0}")]
     Broker(#[from] BrokerError),
@@ -253,6 +268,16 @@ impl Failure {
         move |cause| Failure::Database { database, cause }
     }
 
+    /// Why the schema of this database cannot be used.
+    pub(crate) fn schema(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
+        let database = database.clone();
+        move |error| match error {
+            SchemaError::Unreleased => Failure::SchemaUnreleased { database },
+            SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
+            SchemaError::Store(cause) => Failure::Database { database, cause },
+        }
+    }
+
     /// With which code the program ends.
     pub fn exit(&self) -> Exit {
         match self {
@@ -277,6 +302,8 @@ impl Failure {
             | Failure::NoDatabase { .. }
             | Failure::SchemaNewer { .. }
             | Failure::SchemaOlder { .. }
+            | Failure::SchemaUnreleased { .. }
+            | Failure::SchemaForeign { .. }
             | Failure::Migration { .. }
             | Failure::Missing { .. }
             | Failure::NotReplayed { .. }

@@ -50,6 +50,12 @@ impl Failure {
             Failure::Migration { .. } => {
                 "its schema is not one that released versions make; the step was undone, nothing is changed"
             }
+            Failure::SchemaUnreleased { .. } => {
+                "its eight migrations were replaced by one that cannot be applied on top of them; nothing is changed"
+            }
+            Failure::SchemaForeign { .. } => {
+                "handover would read and write another program's rows there; nothing is changed"
+            }
             Failure::Broker(_) => "events are carried by it",
             Failure::BrokerUnseen => "a broker in memory is seen by the process alone that has it",
             Failure::Missing { .. } => "the name is mistyped, or it is in another database",
@@ -148,6 +154,17 @@ impl Failure {
             Failure::Migration { .. } => {
                 "use the build that made the file, or begin with another one (--database); if no build of your own \
                  made it, report this"
+            }
+            Failure::SchemaUnreleased { database: DatabaseChoice::Server(_) } => {
+                "create an empty database, name it in database.url and run `handover migrate`; or serve the old one with \
+                 the handover that created it"
+            }
+            Failure::SchemaUnreleased { .. } => {
+                "start afresh with another file (--database), or serve the old one with the handover that created it"
+            }
+            Failure::SchemaForeign { .. } => {
+                "create a database for handover (on PostgreSQL a schema is enough), name it in database.url and run \
+                 `handover migrate`"
             }
             Failure::Broker(BrokerError::Refused { .. }) => "do what it says, or correct broker.url",
             Failure::Broker(_) => "see that the broker runs and that broker.url is right",

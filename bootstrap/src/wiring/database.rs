@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_application::ports::{Clock, LeaseRepo, Store, StoreError};
 use handover_application::{Tasks, Wake};
-use handover_sql::{SqlStore, SqliteOptions};
+use handover_sql::{SchemaError, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 
 use super::Schema;
@@ -45,7 +45,7 @@ impl Database {
     pub async fn migrate(choice: &DatabaseChoice) -> Result<i64, Failure> {
         let database = Database::connect(choice, &Wake::default()).await?;
         let done = match database.bring_up_to_date().await {
-            Ok(()) => database.store.schema_version().await.map_err(Failure::database(choice)),
+            Ok(()) => database.store.schema_version().await.map_err(Failure::schema(choice)),
             Err(failure) => Err(failure),
         };
         database.close().await;
@@ -80,9 +80,9 @@ impl Database {
             newer @ Schema::Newer { .. } => newer.current(&self.choice),
             Schema::Current | Schema::Older { .. } => {
                 let database = self.choice.clone();
-                self.store.migrate().await.map_err(|cause| match cause.is_outage() {
-                    true => Failure::Database { database, cause },
-                    false => Failure::Migration { database, cause },
+                self.store.migrate().await.map_err(|error| match error {
+                    SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },
+                    error => Failure::schema(&database)(error),
                 })
             }
         }

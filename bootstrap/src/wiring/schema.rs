@@ -21,7 +21,7 @@ pub(crate) enum Schema {
 impl Schema {
     /// That of this database.
     pub(crate) async fn of(store: &SqlStore, database: &DatabaseChoice) -> Result<Schema, Failure> {
-        let (found, needed) = store.schema_version().await.map_err(Failure::database(database))?;
+        let (found, needed) = store.schema_version().await.map_err(Failure::schema(database))?;
         let found = found.unwrap_or(0);
         Ok(match found.cmp(&needed) {
             Ordering::Equal => Schema::Current,

@@ -55,7 +55,7 @@ fn every_table_of_mysql_is_granted_and_the_audit_log_cannot_be_edited() {
         .flat_map(|sql| {
             sql.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ").map(name)).collect::<Vec<_>>()
         })
-        .chain(["_sqlx_migrations".to_owned()])
+        .chain(["handover_migrations".to_owned()])
         .collect();
     let rights = example("mysql-rights.sql");
     let grants: Vec<&str> = rights.lines().filter(|line| line.starts_with("GRANT ")).collect();

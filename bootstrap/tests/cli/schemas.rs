@@ -2,18 +2,20 @@
 //!
 //! ```sql
 //! PRAGMA page_size = 512;
-//! CREATE TABLE _sqlx_migrations (version BIGINT, description TEXT, installed_on TEXT, success BOOLEAN,
+//! CREATE TABLE handover_migrations (version BIGINT, description TEXT, installed_on TEXT, success BOOLEAN,
 //!                                checksum BLOB, execution_time BIGINT);
 //! ```
 //!
 //! `newer.sqlite` has the versions 1 and 9000 in it, `older.sqlite` none, `changed.sqlite` version 1 with
-//! a checksum that is not ours.
+//! a checksum that is not ours. `unreleased.sqlite` has the first migration from before the first release, in the table
+//! `_sqlx_migrations`.
 
 use crate::program::World;
 
 pub(crate) const NEWER: &[u8] = include_bytes!("schemas/newer.sqlite");
 pub(crate) const OLDER: &[u8] = include_bytes!("schemas/older.sqlite");
 
+const UNRELEASED: &[u8] = include_bytes!("schemas/unreleased.sqlite");
 const CHANGED: &[u8] = include_bytes!("schemas/changed.sqlite");
 
 const SERVE: &str = "serve --listen 127.0.0.1:0";
@@ -58,6 +60,23 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "a header and no event");
     }
+}
+
+#[test]
+fn database_of_an_unreleased_version_is_refused_and_left_as_it_is() {
+    let world = World::new();
+    world.write("handover.db", UNRELEASED);
+    for command in [SERVE, "migrate", "outbox list"] {
+        world.run(command).refused(
+            1,
+            &[
+                "error: the database handover.db was created by a version of handover from before the first release",
+                "why: its eight migrations were replaced by one",
+                "do:  start afresh with another file (--database)",
+            ],
+        );
+    }
+    assert_eq!(std::fs::read(world.path("handover.db")).unwrap(), UNRELEASED);
 }
 
 #[test]

@@ -1,12 +1,13 @@
-//! Migrations: from several places at once, and gone on with where one was cut off.
+//! Migrations: from several processes at once, resumed after an interruption, refused beside tables of somebody else.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use handover_application::Wake;
 use handover_application::ports::Store;
-use handover_contract::samples::{order_id, start};
-use handover_domain::{OrderAssets, TenantId};
+use handover_contract::samples::start;
 use handover_memory::ManualClock;
+use handover_sql::{SchemaError, SqlStore, Statements};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 
@@ -14,38 +15,66 @@ use super::on_every_server;
 
 on_every_server!(
     migrating_from_many_places_at_once_is_safe,
-    a_migration_that_was_cut_off_is_gone_on_with,
-    orders_from_before_there_were_assets_name_none,
+    migration_beside_a_foreign_table_is_refused_before_the_first_statement,
+    migrations_of_the_host_service_are_left_alone,
+    database_of_an_unreleased_version_is_refused,
 );
 
-/// What takes version 6, and what came after it, away again.
-async fn undo_assets(database: &TestDatabase) {
-    let (index, audit_index) = match database.server().kind() {
-        ServerKind::MariaDb => {
-            ("DROP INDEX idx_orders_updated ON orders", "DROP INDEX idx_audit_changes ON audit_log")
+/// The version table as the driver creates it, without rows.
+const VERSION_TABLE: [(ServerKind, &str); 2] = [
+    (
+        ServerKind::MariaDb,
+        "(version BIGINT PRIMARY KEY, description TEXT NOT NULL, installed_on TIMESTAMP NOT NULL DEFAULT \
+         CURRENT_TIMESTAMP, success BOOLEAN NOT NULL, checksum BLOB NOT NULL, execution_time BIGINT NOT NULL)",
+    ),
+    (
+        ServerKind::Postgres,
+        "(version BIGINT PRIMARY KEY, description TEXT NOT NULL, installed_on TIMESTAMPTZ NOT NULL DEFAULT now(), \
+         success BOOLEAN NOT NULL, checksum BYTEA NOT NULL, execution_time BIGINT NOT NULL)",
+    ),
+];
+
+async fn empty(kind: ServerKind) -> (TestDatabase, SqlStore) {
+    let database = shared(kind).await.database(None).await.unwrap();
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    (database, store)
+}
+
+async fn create_version_table(database: &TestDatabase, name: &str) {
+    let kind = database.server().kind();
+    let (_, columns) = VERSION_TABLE.iter().find(|(of, _)| *of == kind).unwrap();
+    outside(database, &format!("CREATE TABLE {name} {columns}")).await.unwrap();
+}
+
+/// How many tables, columns and indexes the database has.
+async fn schema_size(store: &SqlStore, kind: ServerKind) -> Vec<i64> {
+    let (schema, indexes) = match kind {
+        ServerKind::MariaDb => (
+            "DATABASE()",
+            "SELECT count(DISTINCT table_name, index_name) AS n FROM information_schema.statistics \
+             WHERE table_schema = DATABASE()",
+        ),
+        ServerKind::Postgres => {
+            ("current_schema()", "SELECT count(*) AS n FROM pg_indexes WHERE schemaname = current_schema()")
         }
-        ServerKind::Postgres => ("DROP INDEX idx_orders_updated", "DROP INDEX idx_audit_changes"),
     };
-    for undone in [
-        audit_index,
-        "ALTER TABLE audit_log DROP COLUMN is_change, DROP COLUMN matched",
-        "DROP TABLE idempotency_keys",
-        "DROP TABLE coupons, asset_holds, asset_balances, asset_operations, ledger_entries, refunds",
-        index,
-        "ALTER TABLE orders DROP COLUMN coupon_id, DROP COLUMN coupon_minor, DROP COLUMN wallet_minor, \
-         DROP COLUMN points, DROP COLUMN refund_id",
-        "DELETE FROM _sqlx_migrations WHERE version >= 6",
-    ] {
-        outside(database, undone).await.unwrap();
-    }
+    let columns = format!(
+        "SELECT count(*) AS n, count(DISTINCT table_name) AS tables FROM information_schema.columns \
+         WHERE table_schema = {schema}"
+    );
+    let mut unit = store.begin().await.unwrap();
+    let mut own = Statements::of(unit.as_mut()).unwrap();
+    let columns = own.fetch(&columns, Vec::new()).await.unwrap();
+    let indexes = own.fetch(indexes, Vec::new()).await.unwrap();
+    vec![columns[0].int("n").unwrap(), columns[0].int("tables").unwrap(), indexes[0].int("n").unwrap()]
 }
 
 async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
     let stores = (0..4).map(|_| async {
         let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
-        assert!(!store.is_ready().await? || store.schema_version().await?.0.is_some());
-        store.migrate().await?;
+        assert!(!store.is_ready().await.unwrap() || store.schema_version().await.unwrap().0.is_some());
+        store.migrate().await.unwrap();
         store.is_ready().await
     });
     for ready in futures_util::future::join_all(stores).await {
@@ -53,82 +82,80 @@ async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
     }
 }
 
-/// Where DDL is not transactional, what was done stays done; elsewhere it is undone whole.
-async fn a_migration_that_was_cut_off_is_gone_on_with(kind: ServerKind) {
-    let database = migrated(kind).await;
-    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
-    let needed = store.schema_version().await.unwrap().1;
-    undo_assets(&database).await;
-    match kind {
-        ServerKind::MariaDb => {
-            // As if the process had ended in the middle of it.
-            for undone in [
-                "DROP TABLE audit_log",
-                "DROP INDEX idx_payments_order ON payments",
-                "DROP INDEX idx_consume_event ON event_consume_log",
-                "DROP INDEX idx_listing_changes_product ON listing_changes",
-                "DELETE FROM _sqlx_migrations WHERE version > 4",
-                "UPDATE _sqlx_migrations SET success = false WHERE version = 4",
-            ] {
-                outside(&database, undone).await.unwrap();
+/// Where DDL is not transactional. PostgreSQL undoes an interrupted migration as a whole.
+#[test]
+fn interrupted_migration_is_resumed_after_each_statement() {
+    handover_contract::run(async {
+        let kind = ServerKind::MariaDb;
+        let complete =
+            open(&migrated(kind).await.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+        let expected = schema_size(&complete, kind).await;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations/mysql/0001_baseline.sql");
+        let sql = std::fs::read_to_string(file).unwrap();
+        let statements: Vec<&str> = sql.split_inclusive(";\n").collect();
+        assert!(statements.len() > 20);
+        for done in 0..=statements.len() {
+            let (database, store) = empty(kind).await;
+            create_version_table(&database, "handover_migrations").await;
+            let begun = "INSERT INTO handover_migrations (version, description, success, checksum, execution_time) \
+                         VALUES (1, 'baseline', false, '', -1)";
+            outside(&database, begun).await.unwrap();
+            for statement in &statements[..done] {
+                outside(&database, statement).await.unwrap();
             }
+            assert!(!store.is_ready().await.unwrap(), "after {done} statements");
+            store.migrate().await.unwrap();
+            assert!(store.is_ready().await.unwrap(), "after {done} statements");
+            assert_eq!(schema_size(&store, kind).await, expected, "after {done} statements");
+            let mut view = store.view().await.unwrap();
+            assert_eq!(view.partition_leases().await.unwrap().len(), 64, "after {done} statements");
         }
-        ServerKind::Postgres => {
-            for undone in [
-                "DROP TABLE audit_log",
-                "DROP FUNCTION audit_log_refuses",
-                "ALTER TABLE outbox_events DROP COLUMN released_time",
-                "CREATE INDEX idx_outbox_failed ON outbox_events (id) WHERE status = 'FAILED'",
-                "ALTER TABLE dead_letters DROP COLUMN decided_at, DROP COLUMN note",
-                "DROP INDEX idx_dead_letters_key, idx_dead_letters_tenant, idx_dead_letters_undecided",
-                "DROP INDEX idx_payments_order, idx_consume_event, idx_consume_open, idx_consume_count",
-                "DROP INDEX idx_listing_changes_product",
-                "DELETE FROM _sqlx_migrations WHERE version >= 4",
-            ] {
-                outside(&database, undone).await.unwrap();
-            }
-        }
-    }
-    assert!(!store.is_ready().await.unwrap());
-    store.migrate().await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), (Some(needed), needed));
-    for table in ["audit_log", "dead_letters", "payments", "outbox_events"] {
-        outside(&database, &format!("SELECT count(*) FROM {table}")).await.unwrap();
-    }
-    store.migrate().await.unwrap();
+    });
 }
 
-/// Version 6 comes to orders that are there; where DDL is not transactional, also in two halves.
-async fn orders_from_before_there_were_assets_name_none(kind: ServerKind) {
-    let database = migrated(kind).await;
-    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
-    undo_assets(&database).await;
-    outside(
-        &database,
-        "INSERT INTO orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, \
-         payable_minor, version, create_time, update_time) VALUES (7, 'O-7', 1, 1, 2, 1, 'pending', 500, 500, 1, \
-         '2026-02-04 10:30:00', '2026-02-04 10:30:00')",
-    )
-    .await
-    .unwrap();
+async fn migration_beside_a_foreign_table_is_refused_before_the_first_statement(kind: ServerKind) {
+    let (database, store) = empty(kind).await;
+    // One of the last that the baseline creates.
+    outside(&database, "CREATE TABLE audit_log (id INT)").await.unwrap();
+    let before = schema_size(&store, kind).await;
+    let refused = store.migrate().await;
+    assert!(matches!(&refused, Err(SchemaError::ForeignTable(table)) if table == "audit_log"), "{refused:?}");
+    assert_eq!(schema_size(&store, kind).await, before);
+    outside(&database, "DROP TABLE audit_log").await.unwrap();
     store.migrate().await.unwrap();
-    if kind == ServerKind::MariaDb {
-        for cut_off in [
-            "DROP TABLE asset_operations, ledger_entries, refunds, idempotency_keys",
-            "ALTER TABLE orders DROP COLUMN refund_id",
-            "DROP INDEX idx_audit_changes ON audit_log",
-            "ALTER TABLE audit_log DROP COLUMN is_change, DROP COLUMN matched",
-            "DELETE FROM _sqlx_migrations WHERE version > 6",
-            "UPDATE _sqlx_migrations SET success = false WHERE version = 6",
-        ] {
-            outside(&database, cut_off).await.unwrap();
-        }
-        assert!(!store.is_ready().await.unwrap());
-        store.migrate().await.unwrap();
-    }
     assert!(store.is_ready().await.unwrap());
-    let mut view = store.view().await.unwrap();
-    let order = view.order_by_id(TenantId::DEFAULT, order_id(7)).await.unwrap().unwrap();
-    assert_eq!((order.assets, order.refund), (OrderAssets::NONE, None));
-    assert_eq!(view.ledger_flaws(None, 9).await.unwrap(), []);
+}
+
+async fn migrations_of_the_host_service_are_left_alone(kind: ServerKind) {
+    let (database, store) = empty(kind).await;
+    create_version_table(&database, "_sqlx_migrations").await;
+    let of_the_host = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                       VALUES (1, 'store', true, 'host', 5)";
+    outside(&database, of_the_host).await.unwrap();
+    assert_eq!(store.schema_version().await.unwrap(), (None, 1));
+    store.migrate().await.unwrap();
+    assert_eq!(store.schema_version().await.unwrap(), (Some(1), 1));
+    let unchanged = "UPDATE _sqlx_migrations SET execution_time = 6 WHERE version = 1 AND execution_time = 5";
+    assert_eq!(outside(&database, unchanged).await.unwrap(), 1);
+}
+
+async fn database_of_an_unreleased_version_is_refused(kind: ServerKind) {
+    let (database, store) = empty(kind).await;
+    create_version_table(&database, "_sqlx_migrations").await;
+    let checksum = match kind {
+        ServerKind::MariaDb => {
+            "X'80d31db6df1e636bda6c1f5013cab886045055ee847888b5469a8968fe579c8d02a1d4ed22d64af09a4ddaba940b9e9a'"
+        }
+        ServerKind::Postgres => {
+            "'\\x233bc807286fa4012b0bf0685ef49785341d3bd9eba6a6319a8ada7cac1d4d41257297ad6b7131c45f9c9b94a82c3839'"
+        }
+    };
+    let first = format!(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (1, 'store', true, {checksum}, 5)"
+    );
+    outside(&database, &first).await.unwrap();
+    assert!(matches!(store.migrate().await, Err(SchemaError::Unreleased)));
+    assert!(matches!(store.schema_version().await, Err(SchemaError::Unreleased)));
+    assert!(!store.is_ready().await.unwrap());
 }

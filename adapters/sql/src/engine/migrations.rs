@@ -5,6 +5,10 @@ use std::sync::LazyLock;
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
+/// Where the versions of the schema are recorded. A table of its own: `_sqlx_migrations` may be that of a service which
+/// keeps its own tables in the same database.
+pub(crate) const TABLE: &str = "handover_migrations";
+
 /// A file below `migrations/`: its version, what it does, its statements.
 type File = (i64, &'static str, &'static str);
 
@@ -23,7 +27,20 @@ fn of(files: &[File]) -> Migrator {
         let no_transaction = sql.starts_with("-- no-transaction");
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), no_transaction)
     };
-    Migrator::with_migrations(files.iter().map(migration).collect())
+    let mut migrator = Migrator::with_migrations(files.iter().map(migration).collect());
+    migrator.dangerous_set_table_name(TABLE);
+    migrator
+}
+
+/// The version that the newest migration leaves.
+pub(crate) fn newest(migrations: &Migrator) -> i64 {
+    migrations.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// The names of the tables that migrations create.
+pub(crate) fn tables(migrations: &Migrator) -> impl Iterator<Item = &str> {
+    let lines = migrations.iter().flat_map(|migration| migration.sql.as_str().lines());
+    lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The engines: a connection, a dialect and the meaning of errors each.
 
-mod migrations;
+pub(crate) mod migrations;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
@@ -16,11 +16,6 @@ mod postgres_bells;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod server;
 pub(crate) mod sqlite;
-
-/// The version that the newest migration leaves.
-fn newest(migrations: &sqlx::migrate::Migrator) -> i64 {
-    migrations.iter().map(|migration| migration.version).max().unwrap_or(0)
-}
 
 /// Whether it was the database that was away, or the migration that is wrong.
 #[cfg(any(feature = "mysql", feature = "postgres"))]

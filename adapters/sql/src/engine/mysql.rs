@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use chrono::NaiveDateTime;
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
+use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
@@ -82,24 +83,8 @@ impl Engine for MysqlEngine {
         mysql_migrations::run(connection).await.map_err(|error| super::migration_error(error, meaning))
     }
 
-    async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(fault)?;
-        let exists: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM information_schema.tables \
-             WHERE table_schema = DATABASE() AND table_name = '_sqlx_migrations'",
-        )
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(fault)?;
-        let applied = if exists == 0 {
-            None
-        } else {
-            sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
-                .fetch_one(&mut *connection)
-                .await
-                .map_err(fault)?
-        };
-        Ok((applied, super::newest(&migrations::MYSQL)))
+    fn migrations(&self) -> &'static Migrator {
+        &migrations::MYSQL
     }
 
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
@@ -197,6 +182,10 @@ impl Dialect for MysqlDialect {
 
     fn skip_locked(&self) -> &'static str {
         "FOR UPDATE SKIP LOCKED"
+    }
+
+    fn tables(&self) -> &'static str {
+        "SELECT CAST(table_name AS CHAR) AS name FROM information_schema.tables WHERE table_schema = DATABASE()"
     }
 
     fn claiming(&self) -> Claiming {

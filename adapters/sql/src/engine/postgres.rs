@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
@@ -84,21 +84,8 @@ impl Engine for PostgresEngine {
         connection.close().await.map_err(fault)
     }
 
-    async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(fault)?;
-        let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(fault)?;
-        let applied = if exists {
-            sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
-                .fetch_one(&mut *connection)
-                .await
-                .map_err(fault)?
-        } else {
-            None
-        };
-        Ok((applied, super::newest(&migrations::POSTGRES)))
+    fn migrations(&self) -> &'static Migrator {
+        &migrations::POSTGRES
     }
 
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
@@ -163,6 +150,14 @@ impl Dialect for PostgresDialect {
 
     fn skip_locked(&self) -> &'static str {
         "FOR UPDATE SKIP LOCKED"
+    }
+
+    fn tables(&self) -> &'static str {
+        "SELECT tablename::text AS name FROM pg_tables WHERE schemaname = current_schema()"
+    }
+
+    fn hexadecimal(&self, column: &str) -> String {
+        format!("upper(encode({column}, 'hex'))")
     }
 
     fn claiming(&self) -> Claiming {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::ports::StoreError;
 use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
@@ -166,22 +167,8 @@ impl Engine for SqliteEngine {
         transaction.commit().await.map_err(fault)
     }
 
-    async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(fault)?;
-        let exists: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'")
-                .fetch_one(&mut *reader)
-                .await
-                .map_err(fault)?;
-        let applied = if exists == 0 {
-            None
-        } else {
-            sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
-                .fetch_one(&mut *reader)
-                .await
-                .map_err(fault)?
-        };
-        Ok((applied, super::newest(&migrations::SQLITE)))
+    fn migrations(&self) -> &'static Migrator {
+        &migrations::SQLITE
     }
 
     async fn watch(&self, _bells: &Bells) {
@@ -253,6 +240,10 @@ impl Dialect for SqliteDialect {
 
     fn skip_locked(&self) -> &'static str {
         ""
+    }
+
+    fn tables(&self) -> &'static str {
+        "SELECT name FROM sqlite_schema WHERE type = 'table'"
     }
 
     fn claiming(&self) -> Claiming {

@@ -22,8 +22,6 @@ mod products;
 mod refunds;
 mod requests;
 mod sweeps;
-#[cfg(test)]
-mod upgrades;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -97,22 +95,6 @@ impl SqlStore {
         self.engine.probe().await
     }
 
-    /// Brings the schema up to date. Safe beside another process that does the same.
-    pub async fn migrate(&self) -> Result<(), StoreError> {
-        self.engine.migrate().await
-    }
-
-    /// The version the schema has, if it has any, and the one this build needs.
-    pub async fn schema_version(&self) -> Result<(Option<i64>, i64), StoreError> {
-        self.engine.schema_version().await
-    }
-
-    /// Whether the database answers and its schema is what this build needs.
-    pub async fn is_ready(&self) -> Result<bool, StoreError> {
-        let (applied, needed) = self.schema_version().await?;
-        Ok(applied.is_some_and(|applied| applied >= needed))
-    }
-
     /// What the database server says about itself; nothing of a file.
     pub async fn server_facts(&self) -> Result<Option<ServerFacts>, StoreError> {
         self.engine.facts().await
@@ -168,6 +150,10 @@ impl SqlStore {
             }
         }
         self.engine.close().await;
+    }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        self.engine.as_ref()
     }
 
     pub(crate) fn bells(&self) -> &Bells {
