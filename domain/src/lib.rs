@@ -37,8 +37,8 @@ pub use ids::{
 pub use money::{Currency, Money, MoneyError};
 pub use named::UnknownName;
 pub use order::{
-    CancelCause, CancelReason, NewOrder, Order, OrderAction, OrderActor, OrderNo, OrderRefusal, OrderStatus,
-    Shipment,
+    CancelCause, CancelReason, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderNo,
+    OrderRefusal, OrderStatus, Shipment,
 };
 pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};

@@ -205,7 +205,7 @@ CREATE TABLE listings (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- No unique event_id in the two below: a doubled effect must show.
+-- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE listing_changes (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id     BIGINT NOT NULL,
@@ -216,7 +216,7 @@ CREATE TABLE listing_changes (
     kind          VARCHAR(16) NOT NULL CHECK (kind IN ('OCCUPIED', 'RELEASED')),
     event_id      VARCHAR(64) NOT NULL,
     create_time   DATETIME(6) NOT NULL,
-    KEY idx_listing_changes_order (tenant_id, order_id),
+    UNIQUE KEY uk_listing_changes (tenant_id, order_id, kind),
     -- The listing of a product follows from all of its changes.
     KEY idx_listing_changes_product (tenant_id, product_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
@@ -231,13 +231,13 @@ CREATE TABLE shipments (
     aggregate_seq BIGINT NOT NULL,
     event_id      VARCHAR(64) NOT NULL,
     create_time   DATETIME(6) NOT NULL,
-    KEY idx_shipments_order (tenant_id, order_id),
+    UNIQUE KEY uk_shipments (tenant_id, order_id),
     KEY idx_shipments_seller (tenant_id, seller_id, id),
     KEY idx_shipments_buyer (tenant_id, buyer_id, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- No unique event_id in the two below: a doubled effect must show.
+-- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE notifications (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id     BIGINT NOT NULL,
@@ -250,7 +250,7 @@ CREATE TABLE notifications (
     changed_at    DATETIME(6) NOT NULL,
     event_id      VARCHAR(64) NOT NULL,
     create_time   DATETIME(6) NOT NULL,
-    KEY idx_notifications_order (tenant_id, order_id),
+    UNIQUE KEY uk_notifications (tenant_id, order_id, new_status, side),
     KEY idx_notifications_user (tenant_id, user_id, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
@@ -265,7 +265,7 @@ CREATE TABLE buyer_credit_changes (
                   CHECK (step IN ('COMPLETED', 'CANCELLED_BY_BUYER', 'CANCELLED_BY_TIMEOUT')),
     event_id      VARCHAR(64) NOT NULL,
     create_time   DATETIME(6) NOT NULL,
-    KEY idx_credit_changes_order (tenant_id, order_id)
+    UNIQUE KEY uk_credit_changes (tenant_id, order_id, step)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 

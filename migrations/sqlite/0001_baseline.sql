@@ -211,7 +211,7 @@ CREATE TABLE listings (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_listings_seller ON listings (tenant_id, seller_id, product_id);
 
--- No unique event_id in the two below: a doubled effect must show.
+-- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE listing_changes (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id     INTEGER NOT NULL,
@@ -223,7 +223,7 @@ CREATE TABLE listing_changes (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_listing_changes_order ON listing_changes (tenant_id, order_id);
+CREATE UNIQUE INDEX uk_listing_changes ON listing_changes (tenant_id, order_id, kind);
 -- The listing of a product follows from all of its changes.
 CREATE INDEX idx_listing_changes_product ON listing_changes (tenant_id, product_id);
 
@@ -237,11 +237,11 @@ CREATE TABLE shipments (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_shipments_order ON shipments (tenant_id, order_id);
+CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 CREATE INDEX idx_shipments_seller ON shipments (tenant_id, seller_id, id);
 CREATE INDEX idx_shipments_buyer ON shipments (tenant_id, buyer_id, id);
 
--- No unique event_id in the two below: a doubled effect must show.
+-- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE notifications (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id     INTEGER NOT NULL,
@@ -255,7 +255,7 @@ CREATE TABLE notifications (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_notifications_order ON notifications (tenant_id, order_id);
+CREATE UNIQUE INDEX uk_notifications ON notifications (tenant_id, order_id, new_status, side);
 CREATE INDEX idx_notifications_user ON notifications (tenant_id, user_id, id);
 
 CREATE TABLE buyer_credit_changes (
@@ -268,7 +268,7 @@ CREATE TABLE buyer_credit_changes (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE INDEX idx_credit_changes_order ON buyer_credit_changes (tenant_id, order_id);
+CREATE UNIQUE INDEX uk_credit_changes ON buyer_credit_changes (tenant_id, order_id, step);
 
 CREATE TABLE buyer_credit (
     tenant_id            INTEGER NOT NULL,

@@ -4,12 +4,15 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    Asset, AssetOperation, EventBody, EventId, Hold, HoldStatus, OperationKey, OperationKind, Order,
-    OrderStatus, Points, PointsRules,
+    Asset, AssetOperation, CancelReason, CreditStep, EventBody, EventId, Hold, HoldStatus, OperationKey,
+    OperationKind, Order, OrderStatus, Points, PointsRules,
 };
 
 use super::holds::{is_over_unheld, told_hold};
-use crate::ports::{CreditChange, ListingChange, Notification, OutboxRow, ShipmentTask, StoreError, View};
+use crate::ports::{
+    CreditChange, EffectKind, ListingChange, ListingChangeKind, Notification, SHIPMENT, ShipmentTask,
+    StoreError, View, notified_of,
+};
 
 /// The effects that are kept of one order.
 pub(crate) struct Kept {
@@ -52,11 +55,6 @@ impl Effect {
         }
     }
 
-    /// Whether something is there more often than once.
-    pub(crate) fn is_doubled(&self) -> bool {
-        matches!(self, Effect::Rows { found, wanted, .. } if found > wanted)
-    }
-
     /// Whether it can be seen that it took effect.
     pub(crate) fn is_there(&self) -> bool {
         match self {
@@ -96,39 +94,112 @@ pub(crate) async fn effects_of<V: View + ?Sized>(view: &mut V, order: &Order) ->
 }
 
 impl Kept {
-    /// What a consumer did for an event of the order. What is wanted of an event that it consumed follows from what it
-    /// says.
+    /// What a consumer did for the fact that an event of the order announces, by this event or by another one of the fact.
     pub(crate) fn of(
         &self,
         consumer: &str,
-        row: &OutboxRow,
         body: &EventBody,
         (order, rules): (&Order, PointsRules),
     ) -> Effect {
-        let is_its = |id: &EventId| *id == row.event_id;
-        let rows = |table, found, wanted| Effect::Rows { table, found, wanted };
-        match consumer {
-            "inventory" => {
-                let found = self.listings.iter().filter(|change| is_its(&change.event_id)).count();
-                rows("listing_changes", found, 1)
+        let rows = |kind: EffectKind, found: usize, wanted| Effect::Rows { table: kind.table(), found, wanted };
+        match (consumer, body) {
+            ("inventory", EventBody::OrderCreated(_)) => {
+                let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();
+                // Of an order that was over when the event came, nothing is expected.
+                rows(EffectKind::ListingChange, found, if order.is_undone() { found.min(1) } else { 1 })
             }
-            "fulfillment" => {
-                let found = self.shipments.iter().filter(|task| is_its(&task.event_id)).count();
-                rows("shipments", found, 1)
+            ("inventory", _) => {
+                let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Released).count();
+                rows(EffectKind::ListingChange, found, 1)
             }
-            "status-sync" => {
-                let found = self.notifications.iter().filter(|told| is_its(&told.event_id)).count();
-                rows("notifications", found, 2)
+            ("fulfillment", _) => {
+                let found = self.shipments.len();
+                let is_stale = order.status == OrderStatus::Refunded;
+                rows(EffectKind::Shipment, found, if is_stale { found.min(1) } else { 1 })
             }
-            "buyer-credit" => {
-                let found = self.credit.iter().filter(|change| is_its(&change.event_id)).count();
-                rows("buyer_credit_changes", found, usize::from(counts(body)))
+            ("status-sync", EventBody::OrderStatusChanged(body)) => {
+                let found = self.notifications.iter().filter(|it| it.new_status == body.new_status).count();
+                rows(EffectKind::Notification, found, 2)
             }
-            "coupon" => self.operations(Asset::Coupon, body, order, rules),
-            "wallet" => self.operations(Asset::Wallet, body, order, rules),
-            "points" => self.operations(Asset::Points, body, order, rules),
+            ("buyer-credit", _) => {
+                let step = step_of(body);
+                let found = self.credit.iter().filter(|it| Some(it.step) == step).count();
+                rows(EffectKind::CreditChange, found, usize::from(step.is_some()))
+            }
+            ("coupon", _) => self.operations(Asset::Coupon, body, order, rules),
+            ("wallet", _) => self.operations(Asset::Wallet, body, order, rules),
+            ("points", _) => self.operations(Asset::Points, body, order, rules),
             _ => Effect::Invisible,
         }
+    }
+
+    /// Facts of the order that have the same effect more often than once.
+    pub(crate) fn doubled(&self) -> Vec<FactRow> {
+        let mut rows = self.fact_rows();
+        rows.sort_by(|a, b| (a.table, &a.fact).cmp(&(b.table, &b.fact)));
+        let same = |a: &FactRow, b: &FactRow| (a.table, &a.fact) == (b.table, &b.fact);
+        rows.chunk_by(same).flat_map(|of_fact| of_fact.iter().skip(1).cloned()).collect()
+    }
+
+    /// Effects that the row of the order does not confirm.
+    pub(crate) fn without_fact(&self, order: &Order) -> Vec<FactRow> {
+        self.fact_rows().into_iter().filter(|row| !row.proof.is_in(order)).collect()
+    }
+
+    /// Every effect with its fact, and what the order's row has to say of it.
+    fn fact_rows(&self) -> Vec<FactRow> {
+        let row = |table, fact: String, event_id: Option<&EventId>, proof| FactRow {
+            table,
+            fact,
+            event_id: event_id.cloned(),
+            proof,
+        };
+        let listings = self.listings.iter().map(|it| {
+            let proof = match it.kind {
+                ListingChangeKind::Occupied => Proof::Exists,
+                ListingChangeKind::Released => Proof::Undone,
+            };
+            row(EffectKind::ListingChange.table(), it.kind.as_str().to_owned(), Some(&it.event_id), proof)
+        });
+        let shipments = self.shipments.iter().map(|it| {
+            row(EffectKind::Shipment.table(), SHIPMENT.to_owned(), Some(&it.event_id), Proof::Paid)
+        });
+        let notifications = self.notifications.iter().map(|it| {
+            let proof = match it.new_status {
+                OrderStatus::Shipped => Proof::Shipped,
+                OrderStatus::Completed => Proof::Is(OrderStatus::Completed),
+                OrderStatus::Pending
+                | OrderStatus::Paid
+                | OrderStatus::Cancelled
+                | OrderStatus::Refunded => Proof::None,
+            };
+            let fact = notified_of(it.new_status, it.side);
+            row(EffectKind::Notification.table(), fact, Some(&it.event_id), proof)
+        });
+        let credit = self.credit.iter().map(|it| {
+            let proof = match it.step {
+                CreditStep::Completed => Proof::Is(OrderStatus::Completed),
+                CreditStep::CancelledByBuyer => Proof::CancelledFor(CancelReason::Buyer),
+                CreditStep::CancelledByTimeout => Proof::CancelledFor(CancelReason::Timeout),
+            };
+            row(EffectKind::CreditChange.table(), it.step.as_str().to_owned(), Some(&it.event_id), proof)
+        });
+        let operations = self.operations.iter().map(|it| {
+            let proof = match it.kind {
+                OperationKind::Commit | OperationKind::Earn => Proof::Paid,
+                OperationKind::Release => Proof::Is(OrderStatus::Cancelled),
+                OperationKind::Revert | OperationKind::Unearn => Proof::Is(OrderStatus::Refunded),
+                // Money is compared with payments and refunds, and a gift has no order.
+                OperationKind::Freeze
+                | OperationKind::Deposit
+                | OperationKind::Grant
+                | OperationKind::Issue
+                | OperationKind::Capture
+                | OperationKind::Payout => Proof::Exists,
+            };
+            row("asset_operations", it.key.to_string(), it.event_id.as_ref(), proof)
+        });
+        listings.chain(shipments).chain(notifications).chain(credit).chain(operations).collect()
     }
 
     fn operations(&self, asset: Asset, body: &EventBody, order: &Order, rules: PointsRules) -> Effect {
@@ -206,11 +277,56 @@ impl Kept {
     }
 }
 
-fn counts(body: &EventBody) -> bool {
-    use handover_domain::CreditStep;
+/// An effect and the fact that it follows from.
+#[derive(Debug, Clone)]
+pub(crate) struct FactRow {
+    /// Its table.
+    pub(crate) table: &'static str,
+    /// The fact: the natural key within the order.
+    pub(crate) fact: String,
+    /// The event that caused it.
+    pub(crate) event_id: Option<EventId>,
+    proof: Proof,
+}
+
+/// What the row of an order has to say for an effect to hold.
+#[derive(Debug, Clone, Copy)]
+enum Proof {
+    /// Nothing beside being there.
+    Exists,
+    Paid,
+    Shipped,
+    /// Cancelled or refunded.
+    Undone,
+    Is(OrderStatus),
+    CancelledFor(CancelReason),
+    /// No order proves it.
+    None,
+}
+
+impl Proof {
+    fn is_in(self, order: &Order) -> bool {
+        match self {
+            Proof::Exists => true,
+            Proof::Paid => order.pay_time.is_some(),
+            Proof::Shipped => order.shipment.is_some(),
+            Proof::Undone => order.is_undone(),
+            Proof::Is(status) => order.status == status,
+            Proof::CancelledFor(reason) => {
+                order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason)
+            }
+            Proof::None => false,
+        }
+    }
+}
+
+/// What an event counts as for the credit of its buyer.
+fn step_of(body: &EventBody) -> Option<CreditStep> {
     match body {
-        EventBody::OrderCancelled(body) => CreditStep::of_cancellation(body.reason).is_some(),
-        EventBody::OrderStatusChanged(body) => body.new_status == OrderStatus::Completed,
+        EventBody::OrderCancelled(body) => CreditStep::of_cancellation(body.reason),
+        EventBody::OrderStatusChanged(body) => {
+            (body.new_status == OrderStatus::Completed).then_some(CreditStep::Completed)
+        }
         EventBody::OrderCreated(_)
         | EventBody::OrderPaid(_)
         | EventBody::OrderTimeout(_)
@@ -219,6 +335,6 @@ fn counts(body: &EventBody) -> bool {
         | EventBody::PaymentFailed(_)
         | EventBody::RefundSucceeded(_)
         | EventBody::RefundFailed(_)
-        | EventBody::InvoiceGenerated(_) => false,
+        | EventBody::InvoiceGenerated(_) => None,
     }
 }

@@ -9,7 +9,7 @@ mod expected;
 mod holds;
 mod missing;
 
-pub(crate) use effects::{Effect, Kept, effects_of};
+pub(crate) use effects::{Effect, FactRow, Kept, effects_of};
 pub(crate) use expected::{Announced, expected};
 pub(crate) use holds::told_hold;
 pub(crate) use missing::{announce_missing, missing};

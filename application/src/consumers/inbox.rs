@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use tracing::info;
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
-use crate::counted::{CONSUMED, when_committed};
+use crate::counted::{CONSUMED, IDEMPOTENT, when_committed};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected, Message,
@@ -145,6 +145,9 @@ impl Inbox {
             orderId = (event.aggregate_type == AggregateType::Order.as_str()).then_some(event.aggregate),
             queue = self.queue, consumer = self.name(), idempotencyKey = key, result,
             "[{}] Message consumed successfully", self.name());
+        if applied.is_repeated {
+            metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+        }
     }
 
     /// A consume-log row that follows the one that was read.

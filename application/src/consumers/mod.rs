@@ -9,6 +9,7 @@ mod answered;
 mod attempt;
 mod consumer;
 mod dead_letters;
+mod facts;
 mod gate;
 mod group;
 mod handlers;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::{EnvelopeError, EventBody};
+use handover_domain::{EnvelopeError, EventBody, Order};
 use serde::de::DeserializeOwned;
 
 use crate::App;
@@ -82,14 +83,33 @@ pub struct Applied {
     pub result: Option<String>,
     /// The key under which the effect is idempotent, if it has one.
     pub idempotency_key: Option<String>,
+    /// Whether an earlier event of the same business fact had the effect already, so that this one had none.
+    pub is_repeated: bool,
 }
 
 impl Applied {
     /// With this result.
     pub fn result(text: impl Into<String>) -> Applied {
-        Applied { result: Some(text.into()), idempotency_key: None }
+        Applied { result: Some(text.into()), ..Applied::default() }
+    }
+
+    /// Without effect: an earlier event of this fact of the order had it.
+    pub(crate) fn before(order: &Order, fact: &str) -> Applied {
+        Applied {
+            result: Some(ALREADY_APPLIED.to_owned()),
+            idempotency_key: Some(format!("order:{}:{fact}", order.id)),
+            is_repeated: true,
+        }
+    }
+
+    /// Without effect: the order has moved on, and the effect would hold no more.
+    pub(crate) fn stale(order: &Order) -> Applied {
+        Applied::result(format!("stale: the order is {}", order.status))
     }
 }
+
+/// The result of an event whose fact had its effect before.
+pub const ALREADY_APPLIED: &str = "already applied";
 
 /// Why a handler did not apply an event.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The credit of buyers: one row per event that counts, and the sum of them.
 //!
-//! **Invariant:** nothing here refuses a second row of the same event, and it counts twice, as for every effect.
+//! **Invariant:** each step of an order counts once, as for every effect.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -59,6 +59,7 @@ pub trait CreditQueries: Send {
 #[async_trait]
 pub trait CreditRepo: Send {
     /// Adds changes in the order given, counts each for its buyer, and stores the score that
-    /// [`CreditCounts::score`] says follows. Units that count for one buyer at the same time MUST lose none.
+    /// [`CreditCounts::score`] says follows. Units that count for one buyer at the same time MUST lose none. A second change of
+    /// the same order and step MUST be a `Conflict`.
     async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError>;
 }

@@ -1,13 +1,13 @@
 //! What consumers do: visible rows, each with the event that caused it.
 //!
-//! **Invariant:** nothing here refuses a second row of the same event. Exactly-once is the consume log's work, and a
-//! doubled effect must show.
+//! **Invariant:** each effect has a natural key, the order and its transition: a second row of it is a `Conflict`. Handlers
+//! look for the first one before they write ([`EffectQueries::effects_of`]).
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
+use handover_domain::{EventId, OrderId, OrderStatus, ProductId, TenantId, UserId};
 
 use super::{OrderSide, StoreError};
 
@@ -18,6 +18,16 @@ pub enum ListingChangeKind {
     Occupied,
     /// The order was cancelled or refunded.
     Released,
+}
+
+impl ListingChangeKind {
+    /// The name, as it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ListingChangeKind::Occupied => "OCCUPIED",
+            ListingChangeKind::Released => "RELEASED",
+        }
+    }
 }
 
 /// One change of a seller's listing: a row of its own, and the new state of the projection.
@@ -113,6 +123,56 @@ pub struct NewShipmentTask {
 /// A shipment task.
 pub type ShipmentTask = NewShipmentTask;
 
+/// The fact of an order that has a shipment task.
+pub const SHIPMENT: &str = "SHIPMENT";
+
+/// The fact that a party has to be notified of.
+pub fn notified_of(status: OrderStatus, side: OrderSide) -> String {
+    format!("{status}:{}", side.as_str())
+}
+
+/// The effects that rows are kept of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EffectKind {
+    /// A change of a seller's listing; its fact is [`ListingChangeKind::as_str`].
+    ListingChange,
+    /// A shipment task; its fact is [`SHIPMENT`].
+    Shipment,
+    /// A notification of one party; its fact is [`notified_of`].
+    Notification,
+    /// A change of a buyer's credit; its fact is the step.
+    CreditChange,
+}
+
+impl EffectKind {
+    /// All of them.
+    pub const ALL: [EffectKind; 4] =
+        [EffectKind::ListingChange, EffectKind::Shipment, EffectKind::Notification, EffectKind::CreditChange];
+
+    /// The table of its rows.
+    pub const fn table(self) -> &'static str {
+        match self {
+            EffectKind::ListingChange => "listing_changes",
+            EffectKind::Shipment => "shipments",
+            EffectKind::Notification => "notifications",
+            EffectKind::CreditChange => "buyer_credit_changes",
+        }
+    }
+}
+
+/// A fact of an order that has an effect.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EffectOfFact {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The order.
+    pub order: OrderId,
+    /// The fact, as [`EffectKind`] says.
+    pub fact: String,
+    /// The event that caused the effect.
+    pub event_id: EventId,
+}
+
 /// An effect with the number of its row, by which pages run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Numbered<E> {
@@ -131,6 +191,22 @@ pub trait EffectQueries: Send {
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Vec<ListingChange>, StoreError>;
+
+    /// The effects of one kind that these orders have, in any order; one that has several rows MAY be there several times.
+    async fn effects_of(
+        &mut self,
+        kind: EffectKind,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<EffectOfFact>, StoreError>;
+
+    /// Of the `newest` rows of one kind, those of this tenant (`None`: of any) whose order does not exist.
+    async fn effects_without_order(
+        &mut self,
+        kind: EffectKind,
+        tenant: Option<TenantId>,
+        newest: u32,
+    ) -> Result<Vec<EffectOfFact>, StoreError>;
 
     /// A seller's listing, by product id.
     async fn listing_of(&mut self, tenant: TenantId, seller: UserId)
@@ -167,9 +243,10 @@ pub trait EffectQueries: Send {
 #[async_trait]
 pub trait EffectRepo: Send {
     /// Adds changes in the order given and brings the projection up to date: a listing MUST stand as
-    /// [`ListingEntry::after`] says of all changes of its product, also where units change it at once.
+    /// [`ListingEntry::after`] says of all changes of its product, also where units change it at once. A second change of
+    /// the same order and kind MUST be a `Conflict`.
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError>;
 
-    /// Opens shipment tasks in the order given.
+    /// Opens shipment tasks in the order given. A second task of an order MUST be a `Conflict`.
     async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError>;
 }

@@ -39,8 +39,8 @@ pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
 };
 pub use effects::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
-    ShipmentTask,
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
+    NewShipmentTask, Numbered, SHIPMENT, ShipmentTask, notified_of,
 };
 pub use gateway::{Gateway, GatewayError, RefundRequest};
 pub use idempotency::{

@@ -1,6 +1,6 @@
 //! What buyers and sellers are told.
 //!
-//! **Invariant:** nothing here refuses a second row of the same event, as for every effect.
+//! **Invariant:** each party is notified once of each status of an order, as for every effect.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -56,6 +56,6 @@ pub trait NotificationQueries: Send {
 /// Writes notifications.
 #[async_trait]
 pub trait NotificationRepo: Send {
-    /// Adds notifications in the order given.
+    /// Adds notifications in the order given. A second one of the same order, status and side MUST be a `Conflict`.
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError>;
 }

@@ -15,6 +15,16 @@ pub enum OrderSide {
     Seller,
 }
 
+impl OrderSide {
+    /// The name, as it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            OrderSide::Buyer => "buyer",
+            OrderSide::Seller => "seller",
+        }
+    }
+}
+
 /// Reads orders.
 #[async_trait]
 pub trait OrderQueries: Send {

@@ -269,6 +269,23 @@ impl EventBody {
         }
     }
 
+    /// What it says of its order, if it is an event of an order.
+    pub const fn order(&self) -> Option<&OrderFacts> {
+        match self {
+            EventBody::OrderCreated(body) => Some(&body.order),
+            EventBody::OrderPaid(body) => Some(&body.order),
+            EventBody::OrderStatusChanged(body) => Some(&body.order),
+            EventBody::OrderTimeout(body) => Some(&body.order),
+            EventBody::OrderCancelled(body) => Some(&body.order),
+            EventBody::OrderRefunded(body) => Some(&body.order),
+            EventBody::PaymentSucceeded(_)
+            | EventBody::PaymentFailed(_)
+            | EventBody::RefundSucceeded(_)
+            | EventBody::RefundFailed(_)
+            | EventBody::InvoiceGenerated(_) => None,
+        }
+    }
+
     /// The payload as it goes into the outbox row, fields in the order of the contract.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -3,10 +3,12 @@
 //! **Invariant:** every (status, action, actor) triple is decided here and nowhere else.
 
 mod action;
+mod evidence;
 mod number;
 mod status;
 
 pub use action::{CancelCause, OrderAction, OrderActor, OrderRefusal, Shipment};
+pub use evidence::Contradiction;
 pub use number::OrderNo;
 pub use status::{CancelReason, OrderStatus};
 
@@ -57,7 +59,7 @@ pub struct Order {
     pub assets: OrderAssets,
     /// What is left to be paid in money.
     pub payable: Money,
-    /// The refund that is being processed; meanwhile it is not shipped.
+    /// The refund that is being processed, meanwhile it is not shipped; or the one that refunded it.
     pub refund: Option<RefundId>,
     /// How it travels, once shipped.
     pub shipment: Option<Shipment>,
@@ -187,7 +189,6 @@ impl Order {
             }
             OrderAction::Refund { refund, amount } => {
                 self.is_refunded_by(*refund, action)?;
-                after.refund = None;
                 EventBody::OrderRefunded(OrderRefunded {
                     order,
                     refund: *refund,

@@ -133,21 +133,20 @@ flaws! { broken_by(Flaw) {
         "what_is_not_settled_is_unapplied",
     ]
     effects_are_deduplicated: EffectsAreDeduplicated breaks [
-        "a_listing_change_applied_twice_shows_twice",
+        "a_second_listing_change_of_the_same_fact_conflicts",
     ]
     releases_that_come_first_are_forgotten: ReleasesThatComeFirstAreForgotten breaks [
         "a_listing_ends_the_same_in_whatever_order_its_changes_come",
         "listing_changes_are_read_back_in_the_order_applied",
     ]
     notifications_are_deduplicated: NotificationsAreDeduplicated breaks [
-        "notifications_are_read_back_in_the_order_written_and_show_twice",
+        "a_second_notification_of_the_same_fact_conflicts",
     ]
     notifications_leak_to_other_tenants: NotificationsLeakToOtherTenants breaks [
         "notifications_are_one_tenants",
     ]
     credit_is_counted_once_per_event: CreditIsCountedOncePerEvent breaks [
-        "credit_changes_are_read_back_in_the_order_applied_and_show_twice",
-        "the_score_follows_from_the_counts_alone",
+        "a_second_credit_change_of_the_same_fact_conflicts",
     ]
     credit_is_counted_from_an_old_read: CreditIsCountedFromAnOldRead breaks [
         "of_units_that_count_for_one_buyer_none_is_lost",

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    BuyerCredit, CreditChange, CreditQueries, CreditRepo, Numbered, StoreError,
+    BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind, Numbered, StoreError,
 };
-use handover_domain::{OrderId, TenantId, UserId};
+use handover_domain::{EventId, OrderId, TenantId, UserId};
 
-use super::effects::{OfOrder, of_order};
+use super::effects::{OfOrder, check_key, keys_of, of_order};
 use super::locks::Lock;
 use super::statement::next;
 use super::tables::Row;
@@ -15,6 +15,14 @@ use super::unit::MemoryUnit;
 impl OfOrder for CreditChange {
     fn order(&self) -> (TenantId, OrderId) {
         (self.tenant, self.order)
+    }
+
+    fn fact(&self) -> String {
+        self.step.as_str().to_owned()
+    }
+
+    fn event(&self) -> &EventId {
+        &self.event_id
     }
 }
 
@@ -64,8 +72,10 @@ impl CreditRepo for MemoryUnit {
         let mut locks: Vec<Lock> =
             changes.iter().map(|change| Lock::Credit(change.tenant, change.buyer)).collect();
         locks.sort_unstable();
+        locks.extend(keys_of(EffectKind::CreditChange, changes));
         self.write(locks, |statement| {
             for change in changes {
+                check_key(statement.credit_changes(), change)?;
                 let id = next(&mut statement.sequences.effects);
                 statement.own.credit_changes.put(Numbered { id, effect: change.clone() });
                 let before = statement.credit().get(&(change.tenant, change.buyer));

@@ -5,23 +5,33 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask, Numbered, OrderSide,
-    ShipmentTask, StoreError,
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
+    Numbered, OrderSide, SHIPMENT, ShipmentTask, StoreError,
 };
-use handover_domain::{OrderId, ProductId, TenantId, UserId};
+use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
 
-use super::limited;
+use super::{conflict, limited};
 use super::locks::Lock;
 use super::statement::next;
-use super::tables::{Row, Table, rows_below};
+use super::tables::{Merged, Row, Table, rows_below};
 use super::unit::MemoryUnit;
 
 /// Whose listing of which product.
 type Listing = (TenantId, UserId, ProductId);
 
-/// The order by which effects are found, and the listing, if they change one.
+/// The order by which effects are found, the fact of which an order has one, and the listing, if they change one.
 pub(super) trait OfOrder: Clone {
     fn order(&self) -> (TenantId, OrderId);
+
+    fn fact(&self) -> String;
+
+    fn event(&self) -> &EventId;
+
+    /// The effect as one of a fact.
+    fn of_fact(&self) -> EffectOfFact {
+        let (tenant, order) = self.order();
+        EffectOfFact { tenant, order, fact: self.fact(), event_id: self.event().clone() }
+    }
 
     fn listing(&self) -> Option<Listing> {
         None
@@ -33,6 +43,14 @@ impl OfOrder for ListingChange {
         (self.tenant, self.order)
     }
 
+    fn fact(&self) -> String {
+        self.kind.as_str().to_owned()
+    }
+
+    fn event(&self) -> &EventId {
+        &self.event_id
+    }
+
     fn listing(&self) -> Option<Listing> {
         Some(ListingChange::listing(self))
     }
@@ -41,6 +59,14 @@ impl OfOrder for ListingChange {
 impl OfOrder for NewShipmentTask {
     fn order(&self) -> (TenantId, OrderId) {
         (self.tenant, self.order)
+    }
+
+    fn fact(&self) -> String {
+        SHIPMENT.to_owned()
+    }
+
+    fn event(&self) -> &EventId {
+        &self.event_id
     }
 }
 
@@ -84,6 +110,46 @@ pub(super) fn of_order<E: OfOrder>(
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
+/// The effects of these orders in a table.
+fn of_orders<'a, E: OfOrder>(
+    rows: Merged<'a, Numbered<E>>,
+    tenant: TenantId,
+    orders: &'a [OrderId],
+) -> Vec<EffectOfFact> {
+    let of = |order: &OrderId| {
+        let order = *order;
+        rows.select(move |table| of_order(table, (tenant, order))).map(|row| row.effect.of_fact())
+    };
+    orders.iter().flat_map(of).collect()
+}
+
+/// The newest effects in a table, newest first.
+fn newest<E: OfOrder>(rows: Merged<'_, Numbered<E>>, most: u32) -> Vec<EffectOfFact> {
+    let newest_first = rows.select(|table| rows_below(table, None).map(|(id, row)| (Reverse(id), row)));
+    newest_first.take(limited(most)).map(|row| row.effect.of_fact()).collect()
+}
+
+/// The entries of the natural key of effects, in order.
+pub(super) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> {
+    let key = |effect: &E| {
+        let (tenant, order) = effect.order();
+        Lock::Effect(kind, tenant, order, effect.fact())
+    };
+    let mut keys: Vec<Lock> = effects.iter().map(key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Refuses an effect whose fact has one.
+pub(super) fn check_key<E: OfOrder>(rows: Merged<'_, Numbered<E>>, effect: &E) -> Result<(), StoreError> {
+    let fact = effect.fact();
+    let mut own = rows.select(|table| of_order(table, effect.order()));
+    match own.find(|row| row.effect.fact() == fact) {
+        None => Ok(()),
+        Some(_) => Err(conflict(format!("the effect of {fact} of order {}", effect.order().1))),
+    }
+}
+
 /// The changes of a listing in a table, by their numbers.
 fn of_listing<E: OfOrder>(
     table: &Table<Numbered<E>>,
@@ -120,6 +186,44 @@ impl EffectQueries for MemoryUnit {
         self.read(|statement| {
             let changes = statement.listing_changes();
             changes.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
+        })
+        .await
+    }
+
+    async fn effects_of(
+        &mut self,
+        kind: EffectKind,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        self.read(|statement| match kind {
+            EffectKind::ListingChange => of_orders(statement.listing_changes(), tenant, orders),
+            EffectKind::Shipment => of_orders(statement.shipments(), tenant, orders),
+            EffectKind::Notification => of_orders(statement.notifications(), tenant, orders),
+            EffectKind::CreditChange => of_orders(statement.credit_changes(), tenant, orders),
+        })
+        .await
+    }
+
+    async fn effects_without_order(
+        &mut self,
+        kind: EffectKind,
+        tenant: Option<TenantId>,
+        most: u32,
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        self.read(|statement| {
+            let mut effects = match kind {
+                EffectKind::ListingChange => newest(statement.listing_changes(), most),
+                EffectKind::Shipment => newest(statement.shipments(), most),
+                EffectKind::Notification => newest(statement.notifications(), most),
+                EffectKind::CreditChange => newest(statement.credit_changes(), most),
+            };
+            let orders = statement.orders();
+            effects.retain(|effect| {
+                let is_visible = tenant.is_none_or(|tenant| effect.tenant == tenant);
+                is_visible && orders.get(&effect.order).is_none_or(|order| order.tenant != effect.tenant)
+            });
+            effects
         })
         .await
     }
@@ -201,9 +305,11 @@ impl EffectRepo for MemoryUnit {
         let locks = changes
             .iter()
             .map(|change| Lock::Listing(change.tenant, change.seller, change.product))
+            .chain(keys_of(EffectKind::ListingChange, changes))
             .collect();
         self.write(locks, |statement| {
             for change in changes {
+                check_key(statement.listing_changes(), change)?;
                 let id = next(&mut statement.sequences.effects);
                 statement.own.listing_changes.put(Numbered { id, effect: change.clone() });
             }
@@ -225,8 +331,9 @@ impl EffectRepo for MemoryUnit {
     }
 
     async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
-        self.write(Vec::new(), |statement| {
+        self.write(keys_of(EffectKind::Shipment, tasks), |statement| {
             for task in tasks {
+                check_key(statement.shipments(), task)?;
                 let id = next(&mut statement.sequences.effects);
                 statement.own.shipments.put(Numbered { id, effect: task.clone() });
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{IdKind, RelayId, RequestScope, StoreError};
+use handover_application::ports::{EffectKind, IdKind, RelayId, RequestScope, StoreError};
 use handover_domain::{
     Asset, CouponId, EventId, OperationKey, OrderId, Partition, PaymentId, ProductId, Purse, RefundId,
     TenantId, UserId,
@@ -33,6 +33,7 @@ pub(super) enum Lock {
     DeadLetter(String, String),
     Listing(TenantId, UserId, ProductId),
     Credit(TenantId, UserId),
+    Effect(EffectKind, TenantId, OrderId, String),
     Refund(RefundId),
     RefundOfPayment(PaymentId),
     Request(RequestScope),

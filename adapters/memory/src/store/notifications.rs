@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    Notification, NotificationQueries, NotificationRepo, Numbered, StoreError,
+    EffectKind, Notification, NotificationQueries, NotificationRepo, Numbered, StoreError, notified_of,
 };
-use handover_domain::{OrderId, TenantId, UserId};
+use handover_domain::{EventId, OrderId, TenantId, UserId};
 
-use super::effects::{OfOrder, of_order};
+use super::effects::{OfOrder, check_key, keys_of, of_order};
 use super::limited;
 use super::statement::next;
 use super::tables::rows_below;
@@ -17,6 +17,14 @@ use super::unit::MemoryUnit;
 impl OfOrder for Notification {
     fn order(&self) -> (TenantId, OrderId) {
         (self.tenant, self.order)
+    }
+
+    fn fact(&self) -> String {
+        notified_of(self.new_status, self.side)
+    }
+
+    fn event(&self) -> &EventId {
+        &self.event_id
     }
 }
 
@@ -56,8 +64,9 @@ impl NotificationQueries for MemoryUnit {
 #[async_trait]
 impl NotificationRepo for MemoryUnit {
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
-        self.write(Vec::new(), |statement| {
+        self.write(keys_of(EffectKind::Notification, notifications), |statement| {
             for notification in notifications {
+                check_key(statement.notifications(), notification)?;
                 let id = next(&mut statement.sequences.effects);
                 statement.own.notifications.put(Numbered { id, effect: notification.clone() });
             }

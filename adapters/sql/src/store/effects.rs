@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Numbered,
-    OrderSide, ShipmentTask, StoreError,
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
+    NewShipmentTask, Numbered, OrderSide, SHIPMENT, ShipmentTask, StoreError,
 };
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 
@@ -22,11 +22,31 @@ const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, updat
 /// Whose listing of which product.
 type Listing = (TenantId, UserId, ProductId);
 
-const fn kind_name(kind: ListingChangeKind) -> &'static str {
+/// The columns of the natural key of an effect beside its order.
+const fn fact_columns(kind: EffectKind) -> &'static [&'static str] {
     match kind {
-        ListingChangeKind::Occupied => "OCCUPIED",
-        ListingChangeKind::Released => "RELEASED",
+        EffectKind::ListingChange => &["kind"],
+        EffectKind::Shipment => &[],
+        EffectKind::Notification => &["new_status", "side"],
+        EffectKind::CreditChange => &["step"],
     }
+}
+
+fn effect_of_fact(kind: EffectKind, row: &Row) -> Result<EffectOfFact, StoreError> {
+    let row = row.of(kind.table(), "id");
+    let columns = fact_columns(kind).iter().map(|column| row.text(column)).collect::<Result<Vec<_>, _>>()?;
+    Ok(EffectOfFact {
+        tenant: row.id("tenant_id")?,
+        order: row.id("order_id")?,
+        fact: if columns.is_empty() { SHIPMENT.to_owned() } else { columns.join(":") },
+        event_id: row.named("event_id")?,
+    })
+}
+
+/// Of an effect, what [`effect_of_fact`] reads.
+fn effect_columns(kind: EffectKind) -> String {
+    let fact: String = fact_columns(kind).iter().map(|column| format!(", e.{column}")).collect();
+    format!("e.id, e.tenant_id, e.order_id, e.event_id{fact}")
 }
 
 fn change(row: &Row) -> Result<ListingChange, StoreError> {
@@ -84,6 +104,48 @@ impl EffectQueries for Session {
             "SELECT id, {CHANGE} FROM listing_changes WHERE tenant_id = ? AND order_id = ? ORDER BY id"
         );
         self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(change).collect()
+    }
+
+    async fn effects_of(
+        &mut self,
+        kind: EffectKind,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        let mut found = Vec::new();
+        for orders in orders.chunks(MAX_ROWS) {
+            let orders: Vec<i64> = padded(orders).into_iter().map(OrderId::get).collect();
+            let sql = format!(
+                "SELECT {columns} FROM {table} e WHERE e.tenant_id = ? AND e.order_id IN ({orders})",
+                columns = effect_columns(kind),
+                table = kind.table(),
+                orders = marks(orders.len()),
+            );
+            let values = values![tenant.get()].into_iter().chain(orders.into_iter().map(Value::from));
+            for row in &self.fetch(&sql, values.collect()).await? {
+                found.push(effect_of_fact(kind, row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn effects_without_order(
+        &mut self,
+        kind: EffectKind,
+        tenant: Option<TenantId>,
+        newest: u32,
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        let mut values = values![limit(newest)];
+        values.extend(tenant.map(|tenant| Value::from(tenant.get())));
+        let sql = format!(
+            "SELECT {columns} FROM (SELECT * FROM {table} ORDER BY id DESC LIMIT ?) e \
+             WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = e.order_id AND o.tenant_id = e.tenant_id) {visible} \
+             ORDER BY e.id DESC",
+            columns = effect_columns(kind),
+            table = kind.table(),
+            visible = if tenant.is_some() { "AND e.tenant_id = ?" } else { "" },
+        );
+        self.fetch(&sql, values).await?.iter().map(|row| effect_of_fact(kind, row)).collect()
     }
 
     async fn listing_of(
@@ -214,7 +276,7 @@ impl EffectRepo for Session {
                     change.product.get(),
                     change.order.get(),
                     change.aggregate_seq,
-                    kind_name(change.kind),
+                    change.kind.as_str(),
                     &change.event_id,
                     change.at,
                 ]

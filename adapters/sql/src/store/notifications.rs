@@ -14,13 +14,6 @@ use crate::value::values;
 const COLUMNS: &str = "tenant_id, user_id, side, order_id, aggregate_seq, old_status, new_status, changed_at, \
     event_id, create_time";
 
-const fn side_name(side: OrderSide) -> &'static str {
-    match side {
-        OrderSide::Buyer => "buyer",
-        OrderSide::Seller => "seller",
-    }
-}
-
 fn notification(row: &Row) -> Result<Numbered<Notification>, StoreError> {
     let row = row.of("notifications", "id");
     let effect = Notification {
@@ -82,7 +75,7 @@ impl NotificationRepo for Session {
                 values![
                     notification.tenant.get(),
                     notification.recipient.get(),
-                    side_name(notification.side),
+                    notification.side.as_str(),
                     notification.order.get(),
                     notification.aggregate_seq,
                     notification.old_status.as_str(),

@@ -1,21 +1,21 @@
 //! coupon, wallet and points: what an order is paid with beside money (spec §2 "Assets"; seed 004).
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use handover_domain::{
-    Asset, AssetRefusal, CancelCause, CouponId, EventBody, EventType, OperationKey, Order, OrderAction,
-    OrderActor, OrderFacts, OrderId, OrderStatus, Points, RefundId, TenantId,
+    Asset, AssetRefusal, CancelCause, EventBody, EventType, OperationKey, Order, OrderAction, OrderActor,
+    OrderStatus, Points, RefundId,
 };
 
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
-use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::facts::{Orders, applied_twice};
+use crate::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError, untaken};
 use crate::mutants::{Mutant, planted};
 use crate::ports::UnitOfWork;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, App, CommandContext, Trace};
 
-/// Holds, commits, releases and gives back one kind of asset, and earns points.
+/// Holds, commits, releases and gives back one kind of asset, and earns points. The natural key of each effect is that of
+/// its operation (004), so a second event of the same fact has none.
 ///
 /// Late events: a release that comes before its lock leaves a tombstone, after which the lock does nothing. Whatever
 /// comes before the step that it needs (a commit before its lock, a give-back before its commit) is refused, parked where
@@ -46,11 +46,8 @@ impl AssetKeeper {
 /// What an event asks for.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// So much is to be held: nothing, if the order does not name the asset.
-    Lock {
-        amount: i64,
-        coupon: Option<CouponId>,
-    },
+    /// What the order names is to be held.
+    Lock,
     /// The order was paid; in money it was so much.
     Commit {
         earned: Points,
@@ -61,33 +58,21 @@ enum Step {
     },
 }
 
-/// An event, and what it asks for.
+/// An event, what it asks for, and the order that confirms it.
 struct Asked<'e> {
     event: &'e Event,
-    facts: &'e OrderFacts,
+    order: &'e Order,
     step: Step,
 }
 
 impl AssetKeeper {
-    fn asked<'e>(&self, event: &'e Event) -> Result<Asked<'e>, HandlerError> {
-        let (facts, step) = match event.body()? {
-            EventBody::OrderCreated(body) => {
-                let lock = match self.asset {
-                    Asset::Coupon => Step::Lock { amount: 0, coupon: body.coupon_id },
-                    Asset::Wallet => Step::Lock {
-                        amount: body.wallet_amount.map_or(0, |amount| amount.minor()),
-                        coupon: None,
-                    },
-                    Asset::Points => Step::Lock { amount: body.points.map_or(0, Points::get), coupon: None },
-                    Asset::Cash => Step::Lock { amount: 0, coupon: None },
-                };
-                (&body.order, lock)
-            }
-            EventBody::OrderPaid(body) => {
-                (&body.order, Step::Commit { earned: self.app.rules.points.earned(body.amount) })
-            }
-            EventBody::OrderCancelled(body) => (&body.order, Step::Release),
-            EventBody::OrderRefunded(body) => (&body.order, Step::GiveBack { refund: body.refund }),
+    fn asked<'e>(&self, event: &'e Event, orders: &'e Orders) -> Result<Asked<'e>, HandlerError> {
+        let body = event.body()?;
+        let step = match body {
+            EventBody::OrderCreated(_) => Step::Lock,
+            EventBody::OrderPaid(body) => Step::Commit { earned: self.app.rules.points.earned(body.amount) },
+            EventBody::OrderCancelled(_) => Step::Release,
+            EventBody::OrderRefunded(body) => Step::GiveBack { refund: body.refund },
             EventBody::OrderStatusChanged(_)
             | EventBody::OrderTimeout(_)
             | EventBody::PaymentSucceeded(_)
@@ -96,51 +81,24 @@ impl AssetKeeper {
             | EventBody::RefundFailed(_)
             | EventBody::InvoiceGenerated(_) => return Err(untaken(event)),
         };
-        Ok(Asked { event, facts, step })
+        Ok(Asked { event, order: orders.confirming(event, body)?, step })
     }
 
-    fn subject(&self, asked: &Asked<'_>) -> Subject {
-        Subject {
-            tenant: asked.event.row.aggregate.tenant,
-            order: asked.facts.order_id,
-            user: asked.facts.buyer_id,
-            asset: self.asset,
-        }
-    }
-
-    /// The orders of these events, as they stand: what a lock asks for is in its event, the rest is in the order.
-    async fn orders(
-        &self,
-        unit: &mut dyn UnitOfWork,
-        asked: &[Asked<'_>],
-    ) -> Result<BTreeMap<(TenantId, OrderId), Order>, HandlerError> {
-        let mut ids: BTreeMap<TenantId, Vec<OrderId>> = BTreeMap::new();
-        for asked in asked {
-            if !matches!(asked.step, Step::Lock { amount: 0, coupon: None }) {
-                ids.entry(asked.event.row.aggregate.tenant).or_default().push(asked.facts.order_id);
-            }
-        }
-        let mut orders = BTreeMap::new();
-        for (tenant, mut ids) in ids {
-            ids.sort_unstable();
-            ids.dedup();
-            for order in unit.orders_by_id(tenant, &ids).await? {
-                orders.insert((tenant, order.id), order);
-            }
-        }
-        Ok(orders)
+    fn subject(&self, order: &Order) -> Subject {
+        Subject { tenant: order.tenant, order: order.id, user: order.buyer, asset: self.asset }
     }
 
     /// What the books must hold for one event.
-    fn want(&self, wanted: &mut Wanted, asked: &Asked<'_>, order: Option<&Order>) {
-        let subject = self.subject(asked);
-        let is_named = order.is_some_and(|order| order.assets.names(self.asset));
+    fn want(&self, wanted: &mut Wanted, asked: &Asked<'_>) {
+        let subject = self.subject(asked.order);
+        let is_named = asked.order.assets.names(self.asset);
         let points = self.asset == Asset::Points;
         let mut keys = Vec::new();
         match asked.step {
-            Step::Lock { amount: 0, coupon: None } => return,
-            Step::Lock { coupon, .. } => {
-                wanted.coupons.extend(coupon.map(|coupon| (subject.tenant, coupon)));
+            Step::Lock if !is_named => return,
+            Step::Lock => {
+                let coupon = asked.order.assets.coupon.filter(|_| self.asset == Asset::Coupon);
+                wanted.coupons.extend(coupon.map(|coupon| (subject.tenant, coupon.id)));
                 keys.push(OperationKey::freeze(self.asset, subject.order));
             }
             Step::Commit { earned } => {
@@ -177,32 +135,26 @@ impl AssetKeeper {
         unit: &mut dyn UnitOfWork,
         books: &mut Books,
         asked: &Asked<'_>,
-        order: Option<&Order>,
     ) -> Result<Applied, HandlerError> {
-        let subject = self.subject(asked);
-        if matches!(asked.step, Step::Lock { amount: 0, coupon: None }) {
-            return Ok(Applied::result(format!("no {} named", self.asset)));
-        }
-        // 000 §9.3: an order that does not exist will not come to be.
-        let order = order.ok_or_else(|| HandlerError::Unrecoverable("no such order".to_owned()))?;
+        let order = asked.order;
+        let subject = self.subject(order);
         let cause = Cause {
             event_id: Some(asked.event.row.event_id.clone()),
             trace_id: Some(asked.event.row.trace_id().to_owned()),
         };
         let is_named = order.assets.names(self.asset);
-        let mut told = Told::default();
+        let mut told = Told::new(asked.event);
         match asked.step {
-            Step::Lock { amount, coupon } => {
-                let amount = match coupon {
-                    Some(_) => order.assets.amount(Asset::Coupon),
-                    None => amount,
-                };
-                match books.freeze(subject, (amount, coupon), &cause) {
+            Step::Lock if !is_named => {}
+            Step::Lock => {
+                let coupon = order.assets.coupon.filter(|_| self.asset == Asset::Coupon);
+                let asked_for = (order.assets.amount(self.asset), coupon.map(|coupon| coupon.id));
+                match books.freeze(subject, asked_for, &cause) {
                     Ok(done) => told.add("locked", &done),
                     Err(refusal) => {
                         books.bury(subject);
                         let cancelled = self.cancel(unit, asked, order).await?;
-                        told.0.result = Some(format!("lock refused: {refusal}; {cancelled}"));
+                        told.applied.result = Some(format!("lock refused: {refusal}; {cancelled}"));
                     }
                 }
             }
@@ -232,7 +184,7 @@ impl AssetKeeper {
                 }
             }
         }
-        Ok(told.or(|| format!("no {} named", self.asset)))
+        told.end(|| format!("no {} named", self.asset))
     }
 
     /// Whether what this order earned was taken back before it was earned.
@@ -280,28 +232,53 @@ fn refused(refusal: AssetRefusal) -> HandlerError {
     HandlerError::Unrecoverable(refusal.to_string())
 }
 
-/// What the consume log is told.
-#[derive(Default)]
-struct Told(Applied);
+/// What is recorded of one event in the consume log, from the results of its operations.
+struct Told<'e> {
+    event: &'e Event,
+    applied: Applied,
+    /// Whether one of the operations was done now.
+    is_new: bool,
+    /// Whether one of them was done before, by this very event.
+    is_own: bool,
+}
 
-impl Told {
+impl Told<'_> {
+    fn new(event: &Event) -> Told<'_> {
+        Told { event, applied: Applied::default(), is_new: false, is_own: false }
+    }
+
     fn add(&mut self, what: &str, done: &Done) {
         let text = match done {
-            Done::Now(operation) => format!("{what} {}", operation.asset.show(operation.amount)),
-            Done::Before(operation) => format!("{what} before {}", operation.asset.show(operation.amount)),
+            Done::Now(operation) => {
+                self.is_new = true;
+                format!("{what} {}", operation.asset.show(operation.amount))
+            }
+            Done::Before(operation) => {
+                self.applied.is_repeated = true;
+                self.is_own |= operation.event_id.as_ref() == Some(&self.event.row.event_id);
+                format!("{what} before {}", operation.asset.show(operation.amount))
+            }
             Done::Nothing(why) => (*why).to_owned(),
         };
-        self.0.result = Some(match self.0.result.take() {
+        self.applied.result = Some(match self.applied.result.take() {
             Some(before) => format!("{before}; {text}"),
             None => text,
         });
-        if self.0.idempotency_key.is_none() {
-            self.0.idempotency_key = done.key().map(ToString::to_string);
+        if self.applied.idempotency_key.is_none() {
+            self.applied.idempotency_key = done.key().map(ToString::to_string);
         }
     }
 
-    fn or(self, nothing: impl FnOnce() -> String) -> Applied {
-        if self.0.result.is_some() { self.0 } else { Applied::result(nothing()) }
+    fn end(mut self, nothing: impl FnOnce() -> String) -> Result<Applied, HandlerError> {
+        if self.is_new {
+            self.applied.is_repeated = false;
+        } else if self.is_own {
+            return Err(applied_twice(self.event));
+        } else if self.applied.is_repeated {
+            self.applied.result = Some(ALREADY_APPLIED.to_owned());
+        }
+        self.applied.result.get_or_insert_with(nothing);
+        Ok(self.applied)
     }
 }
 
@@ -323,18 +300,16 @@ impl Handler for AssetKeeper {
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
-        let asked = events.iter().map(|event| self.asked(event)).collect::<Result<Vec<_>, _>>()?;
-        let orders = self.orders(unit, &asked).await?;
-        let order_of =
-            |asked: &Asked<'_>| orders.get(&(asked.event.row.aggregate.tenant, asked.facts.order_id));
+        let orders = Orders::read(unit, events).await?;
+        let asked = events.iter().map(|event| self.asked(event, &orders)).collect::<Result<Vec<_>, _>>()?;
         let mut wanted = Wanted::default();
         for asked in &asked {
-            self.want(&mut wanted, asked, order_of(asked));
+            self.want(&mut wanted, asked);
         }
         let mut books = Books::open(unit, self.asset, wanted, self.app.now()).await?;
         let mut applied = Vec::with_capacity(asked.len());
         for asked in &asked {
-            applied.push(self.apply_one(unit, &mut books, asked, order_of(asked)).await?);
+            applied.push(self.apply_one(unit, &mut books, asked).await?);
         }
         books.write(unit).await?;
         Ok(applied)

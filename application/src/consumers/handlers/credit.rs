@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use handover_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
 
 use crate::App;
+use crate::consumers::facts::{Facts, Orders};
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
-use crate::ports::{CreditChange, UnitOfWork};
+use crate::ports::{CreditChange, EffectKind, UnitOfWork};
 
 /// Counts completed and cancelled orders for their buyers.
 ///
@@ -62,17 +63,25 @@ impl Handler for Credit {
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
-        let (mut changes, mut applied) = (Vec::new(), Vec::with_capacity(events.len()));
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::CreditChange, events).await?;
+        let mut changes = Vec::new();
+        let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let (order, step) = step(event)?;
+            let (said, step) = step(event)?;
+            let order = orders.confirming(event, event.body()?)?;
             let Some(step) = step else {
                 applied.push(Applied::result("does not count"));
                 continue;
             };
+            if let Some(repeated) = facts.repeated(event, order, step.as_str())? {
+                applied.push(repeated);
+                continue;
+            }
             changes.push(CreditChange {
                 tenant: event.row.aggregate.tenant,
-                buyer: order.buyer_id,
-                order: order.order_id,
+                buyer: said.buyer_id,
+                order: said.order_id,
                 aggregate_seq: event.row.aggregate_seq,
                 step,
                 event_id: event.row.event_id.clone(),

@@ -1,15 +1,17 @@
 //! fulfillment: a paid order gets its shipment task (000 §11).
 
 use async_trait::async_trait;
-use handover_domain::{EventBody, EventType};
+use handover_domain::{EventBody, EventType, OrderStatus};
 
 use crate::App;
+use crate::consumers::facts::{Facts, Orders};
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
-use crate::ports::{NewShipmentTask, UnitOfWork};
+use crate::ports::{EffectKind, NewShipmentTask, SHIPMENT, UnitOfWork};
 
-/// Opens shipment tasks.
+/// Opens shipment tasks: one per order.
 ///
-/// Late events: a task says that the order was paid, which stays true whatever came after.
+/// Late events: the task of an order that was refunded meanwhile would be for nothing, so it is not opened (stale). In any
+/// other status the order is still to be shipped, or the task belongs to its history.
 pub struct Fulfillment {
     app: App,
 }
@@ -33,9 +35,23 @@ impl Handler for Fulfillment {
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::Shipment, events).await?;
         let mut tasks = Vec::with_capacity(events.len());
+        let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let EventBody::OrderPaid(paid) = event.body()? else { return Err(untaken(event)) };
+            let body = event.body()?;
+            let EventBody::OrderPaid(paid) = body else { return Err(untaken(event)) };
+            let order = orders.confirming(event, body)?;
+            if order.status == OrderStatus::Refunded {
+                applied.push(Applied::stale(order));
+                continue;
+            }
+            if let Some(repeated) = facts.repeated(event, order, SHIPMENT)? {
+                applied.push(repeated);
+                continue;
+            }
+            applied.push(Applied::result("shipment task opened"));
             tasks.push(NewShipmentTask {
                 tenant: event.row.aggregate.tenant,
                 order: paid.order.order_id,
@@ -47,6 +63,6 @@ impl Handler for Fulfillment {
             });
         }
         unit.open_shipments(&tasks).await?;
-        Ok(events.iter().map(|_| Applied::result("shipment task opened")).collect())
+        Ok(applied)
     }
 }

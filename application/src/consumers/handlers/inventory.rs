@@ -4,13 +4,15 @@ use async_trait::async_trait;
 use handover_domain::{EventBody, EventType, OrderFacts, ProductId};
 
 use crate::App;
+use crate::consumers::facts::{Facts, Orders};
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
-use crate::ports::{ListingChange, ListingChangeKind, UnitOfWork};
+use crate::ports::{EffectKind, ListingChange, ListingChangeKind, UnitOfWork};
 
 /// Keeps the listing projection.
 ///
-/// Late events: a listing stands as all changes of its product say, whatever came first ([`ListingEntry::after`]). So an
-/// order that was over before it was seen to begin takes nothing, and an old one cannot undo a newer order's hold.
+/// Late events: a listing follows from all changes of its product, in whatever order they are applied
+/// ([`ListingEntry::after`]), so an old order cannot undo a newer order's hold. An order that is over by now takes nothing
+/// (stale).
 ///
 /// [`ListingEntry::after`]: crate::ports::ListingEntry::after
 pub struct Inventory {
@@ -67,12 +69,28 @@ impl Handler for Inventory {
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
-        let changes = events.iter().map(|event| self.change(event)).collect::<Result<Vec<_>, _>>()?;
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::ListingChange, events).await?;
+        let mut changes = Vec::with_capacity(events.len());
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let change = self.change(event)?;
+            let order = orders.confirming(event, event.body()?)?;
+            if change.kind == ListingChangeKind::Occupied && order.is_undone() {
+                applied.push(Applied::stale(order));
+                continue;
+            }
+            if let Some(repeated) = facts.repeated(event, order, change.kind.as_str())? {
+                applied.push(repeated);
+                continue;
+            }
+            applied.push(Applied::result(match change.kind {
+                ListingChangeKind::Occupied => "occupied",
+                ListingChangeKind::Released => "released",
+            }));
+            changes.push(change);
+        }
         unit.change_listings(&changes).await?;
-        let done = |change: &ListingChange| match change.kind {
-            ListingChangeKind::Occupied => Applied::result("occupied"),
-            ListingChangeKind::Released => Applied::result("released"),
-        };
-        Ok(changes.iter().map(done).collect())
+        Ok(applied)
     }
 }

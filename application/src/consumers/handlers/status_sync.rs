@@ -4,14 +4,15 @@ use async_trait::async_trait;
 use handover_domain::{EventBody, EventType};
 
 use crate::App;
+use crate::consumers::facts::{Facts, Orders, FactState, applied_twice};
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{Notification, OrderSide, UnitOfWork};
+use crate::ports::{EffectKind, Notification, OrderSide, UnitOfWork, notified_of};
 
-/// Writes notifications: two per event.
+/// Writes notifications: two per transition.
 ///
-/// Late events: a notification is a row of its own, changes no other, and says when its change happened. So a late one
-/// leaves the same rows as one in time, and whoever reads them is not misled about what came first.
+/// Late events: a notification is history. It changes no other one and says when the transition happened, so a late event
+/// leaves the same rows as one in time.
 pub struct StatusSync {
     app: App,
 }
@@ -35,15 +36,32 @@ impl Handler for StatusSync {
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::Notification, events).await?;
         let mut notifications = Vec::with_capacity(events.len() * 2);
+        let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let EventBody::OrderStatusChanged(change) = event.body()? else { return Err(untaken(event)) };
+            let body = event.body()?;
+            let EventBody::OrderStatusChanged(change) = body else { return Err(untaken(event)) };
+            let order = orders.confirming(event, body)?;
             let mut parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
             if planted(Mutant::WrongPartyNotified) {
                 parties = [(OrderSide::Buyer, parties[1].1), (OrderSide::Seller, parties[0].1)];
             }
-            notifications.extend(parties.map(|(side, recipient)| Notification {
+            let states = [OrderSide::Buyer, OrderSide::Seller].map(|side| {
+                facts.claim(event, order, &notified_of(change.new_status, side))
+            });
+            if !states.contains(&FactState::New) {
+                if states.contains(&FactState::ByThis) {
+                    return Err(applied_twice(event));
+                }
+                applied.push(Applied::before(order, change.new_status.as_str()));
+                continue;
+            }
+            applied.push(Applied::result("buyer and seller notified"));
+            let missing = parties.into_iter().zip(states).filter(|(_, state)| *state == FactState::New);
+            notifications.extend(missing.map(|((side, recipient), _)| Notification {
                 tenant: event.row.aggregate.tenant,
                 recipient,
                 side,
@@ -57,6 +75,6 @@ impl Handler for StatusSync {
             }));
         }
         unit.notify(&notifications).await?;
-        Ok(events.iter().map(|_| Applied::result("buyer and seller notified")).collect())
+        Ok(applied)
     }
 }

@@ -1,4 +1,4 @@
-//! The credit of buyers. Nothing refuses a second row of the same event, and it counts twice: a doubled effect must show.
+//! The credit of buyers: each step of an order counts once.
 
 use std::sync::Arc;
 
@@ -24,16 +24,26 @@ fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) ->
     CreditCounts { completed, cancelled_by_buyer, cancelled_by_timeout }
 }
 
-/// A change is a row of its own with all it had, in the order applied, and there twice if it is applied twice.
-pub async fn credit_changes_are_read_back_in_the_order_applied_and_show_twice(rig: &dyn StoreRig) {
+/// A change is a row of its own with all it had, in the order applied.
+pub async fn credit_changes_are_read_back_in_the_order_applied(rig: &dyn StoreRig) {
     let first = CreditChange { aggregate_seq: 4, at: later(9), ..credit_change(10, 7, Completed, "b") };
     let second = credit_change(11, 7, CancelledByTimeout, "a");
     change(rig, &[first.clone(), second.clone(), credit_change(10, 8, Completed, "c")]).await;
     change(rig, &[]).await;
-    change(rig, &[first.clone(), first.clone()]).await;
     let seen = view(rig).await.credit_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
-    assert_eq!(seen, [first.clone(), second, first.clone(), first]);
-    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(4, 0, 0), "each of them counts");
+    assert_eq!(seen, [first, second]);
+    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each of them counts");
+}
+
+/// A second change of the same step of an order is a conflict, whatever event causes it, and does not count.
+pub async fn a_second_credit_change_of_the_same_fact_conflicts(rig: &dyn StoreRig) {
+    change(rig, &[credit_change(10, 7, Completed, "a")]).await;
+    for event in ["a", "b"] {
+        let mut unit = rig.store().begin().await.unwrap();
+        let second = unit.change_credit(&[credit_change(10, 7, Completed, event)]).await;
+        assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
+    }
+    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(1, 0, 0));
 }
 
 /// Every kind is counted by itself, for its buyer, and tells its event; whoever has no counted event has no row.
@@ -62,7 +72,14 @@ pub async fn credit_is_counted_by_kind_for_each_buyer(rig: &dyn StoreRig) {
 
 /// The score is that of the counts, also where it has reached a limit and comes back.
 pub async fn the_score_follows_from_the_counts_alone(rig: &dyn StoreRig) {
-    let many = |count: usize, step| vec![credit_change(10, 1, step, "a"); count];
+    let mut order = 0;
+    let mut many = |count: usize, step| -> Vec<_> {
+        let next = std::iter::repeat_with(|| {
+            order += 1;
+            credit_change(10, order, step, "a")
+        });
+        next.take(count).collect()
+    };
     for (changes, score) in [
         (many(30, Completed), 120),
         (many(5, CancelledByBuyer), 120),
@@ -79,7 +96,7 @@ pub async fn the_score_follows_from_the_counts_alone(rig: &dyn StoreRig) {
 /// A great batch counts whole, for many buyers at once.
 pub async fn a_great_batch_of_credit_is_counted_whole(rig: &dyn StoreRig) {
     let changes: Vec<_> =
-        (0..700).map(|n| credit_change(1 + n % 300, 1, Completed, &format!("e-{n}"))).collect();
+        (0..700).map(|n| credit_change(1 + n % 300, 1 + n, Completed, &format!("e-{n}"))).collect();
     change(rig, &changes).await;
     for (buyer, completed) in [(1, 3), (100, 3), (101, 2), (300, 2)] {
         assert_eq!(credit(rig, buyer).await.unwrap().counts, counts(completed, 0, 0), "buyer {buyer}");
@@ -112,7 +129,8 @@ pub async fn of_units_that_count_for_one_buyer_none_is_lost(rig: &dyn StoreRig) 
         let units: Vec<_> = (0..UNITS)
             .map(|n| {
                 let (store, barrier) = (rig.store(), barrier.clone());
-                let change = credit_change(10, 1, Completed, &format!("e-{round}-{n}"));
+                let order = i64::from(round * UNITS + n);
+                let change = credit_change(10, order, Completed, &format!("e-{round}-{n}"));
                 tokio::spawn(async move {
                     barrier.wait().await;
                     loop {

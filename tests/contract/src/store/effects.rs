@@ -1,16 +1,18 @@
-//! What consumers do. Nothing refuses a second row of the same event: a doubled effect must show.
+//! The effects of consumers: each is a row with a natural key, the order and its transition.
 
 use std::sync::Arc;
 
 use handover_application::ports::{
-    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, OrderSide, Store, StoreError,
+    EffectKind, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Notification, OrderSide,
+    Store, StoreError,
 };
-use handover_domain::TenantId;
+use handover_domain::{CreditStep, TenantId};
 use tokio::sync::Barrier;
 
 use super::{StoreRig, in_unit, view, within};
 use crate::samples::{
-    event_id, later, listing_change, order_id, product_id, shipment_task, start, tenant, user,
+    credit_change, event_id, later, listing_change, notification, order, order_id, product_id, shipment_task,
+    start, tenant, user,
 };
 
 use ListingChangeKind::{Occupied, Released};
@@ -40,33 +42,102 @@ pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn StoreR
         ListingChange { at: later(1), ..listing_change(1, 7, Occupied, "a") },
     ];
     change(rig, &changes).await;
-    change(rig, &[listing_change(2, 7, Occupied, "c"), listing_change(3, 8, Occupied, "d")]).await;
+    change(rig, &[listing_change(3, 8, Occupied, "d")]).await;
     let seen = view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
-    assert_eq!(seen[..2], changes);
-    assert_eq!(seen[2..], [listing_change(2, 7, Occupied, "c")]);
+    assert_eq!(seen, changes);
 }
 
-/// A change that is applied twice is there twice.
-pub async fn a_listing_change_applied_twice_shows_twice(rig: &dyn StoreRig) {
-    let one = listing_change(1, 7, Occupied, "a");
-    change(rig, std::slice::from_ref(&one)).await;
-    change(rig, std::slice::from_ref(&one)).await;
-    change(rig, &[one.clone(), one.clone()]).await;
-    let seen = view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
-    assert_eq!(seen, [one.clone(), one.clone(), one.clone(), one]);
+/// The same change of an order under another event is a conflict, and so is the same one again.
+pub async fn a_second_listing_change_of_the_same_fact_conflicts(rig: &dyn StoreRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
+    for event in ["a", "b"] {
+        let mut unit = rig.store().begin().await.unwrap();
+        let second = unit.change_listings(&[listing_change(1, 7, Occupied, event)]).await;
+        assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
+    }
+    let mut unit = rig.store().begin().await.unwrap();
+    let twice = [listing_change(2, 8, Released, "c"), listing_change(2, 8, Released, "d")];
+    let both = unit.change_listings(&twice).await;
+    assert!(matches!(both, Err(StoreError::Conflict { .. })), "{both:?}");
+    drop(unit);
+    change(rig, &[listing_change(1, 7, Released, "e")]).await;
+    assert_eq!(view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 2);
 }
 
-/// A shipment that is opened twice is there twice, in the order opened, with all it had.
-pub async fn shipments_are_read_back_in_the_order_opened_and_show_twice(rig: &dyn StoreRig) {
-    let first = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
-    let second = shipment_task(7, "a");
+/// A task is read back with all it had.
+pub async fn shipment_tasks_are_read_back_as_they_were_opened(rig: &dyn StoreRig) {
+    let task = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
     in_unit!(rig, |unit| {
-        unit.open_shipments(&[first.clone(), second.clone(), shipment_task(8, "c")]).await.unwrap();
+        unit.open_shipments(&[task.clone(), shipment_task(8, "c")]).await.unwrap();
         unit.open_shipments(&[]).await.unwrap();
     });
-    in_unit!(rig, |unit| unit.open_shipments(std::slice::from_ref(&first)).await.unwrap());
     let seen = view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap();
-    assert_eq!(seen, [first.clone(), second, first]);
+    assert_eq!(seen, [task]);
+}
+
+/// An order has one shipment task, whatever event opens it.
+pub async fn a_second_shipment_task_of_an_order_conflicts(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| unit.open_shipments(&[shipment_task(7, "a")]).await.unwrap());
+    for event in ["a", "b"] {
+        let mut unit = rig.store().begin().await.unwrap();
+        let second = unit.open_shipments(&[shipment_task(7, event)]).await;
+        assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
+    }
+    assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 1);
+}
+
+/// The effects of orders are found by their kind and tenant, each with its fact and its event.
+pub async fn effects_are_found_by_their_orders(rig: &dyn StoreRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 7, Released, "b")]).await;
+    change(rig, &[ListingChange { tenant: tenant(2), ..listing_change(1, 7, Occupied, "c") }]).await;
+    in_unit!(rig, |unit| {
+        unit.open_shipments(&[shipment_task(7, "d"), shipment_task(9, "e")]).await.unwrap();
+        let seller = Notification { side: Seller, ..notification(7, 20, "f") };
+        unit.notify(&[notification(7, 10, "f"), seller]).await.unwrap();
+        unit.change_credit(&[credit_change(10, 8, CreditStep::Completed, "g")]).await.unwrap();
+    });
+    let mut view = view(rig).await;
+    let orders = [order_id(7), order_id(8), order_id(9), order_id(9)];
+    let mut found = Vec::new();
+    for kind in EffectKind::ALL {
+        let mut effects = view.effects_of(kind, TenantId::DEFAULT, &orders).await.unwrap();
+        effects.sort();
+        effects.dedup();
+        found.extend(effects.into_iter().map(|it| (kind, it.order.get(), it.fact, it.event_id.to_string())));
+    }
+    let expected = [
+        (EffectKind::ListingChange, 7, "OCCUPIED", "a"),
+        (EffectKind::ListingChange, 7, "RELEASED", "b"),
+        (EffectKind::Shipment, 7, "SHIPMENT", "d"),
+        (EffectKind::Shipment, 9, "SHIPMENT", "e"),
+        (EffectKind::Notification, 7, "shipped:buyer", "f"),
+        (EffectKind::Notification, 7, "shipped:seller", "f"),
+        (EffectKind::CreditChange, 8, "COMPLETED", "g"),
+    ];
+    let expected = expected.map(|(kind, order, fact, event)| (kind, order, fact.to_owned(), event.to_owned()));
+    assert_eq!(found, expected);
+    assert_eq!(view.effects_of(EffectKind::Shipment, tenant(2), &orders).await.unwrap(), []);
+    assert_eq!(view.effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[]).await.unwrap(), []);
+}
+
+/// Among the newest effects, those are found whose order is not there in their tenant.
+pub async fn effects_without_an_order_are_found(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| {
+        unit.insert_order(&order(7)).await.unwrap();
+        unit.open_shipments(&[shipment_task(7, "a"), shipment_task(8, "b"), shipment_task(9, "c")])
+            .await
+            .unwrap();
+        let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(7, "d") };
+        unit.open_shipments(&[foreign]).await.unwrap();
+    });
+    let mut view = view(rig).await;
+    let mut events = async |tenant, newest| -> Vec<String> {
+        let found = view.effects_without_order(EffectKind::Shipment, tenant, newest).await.unwrap();
+        found.into_iter().map(|effect| effect.event_id.into()).collect()
+    };
+    assert_eq!(events(None, 100).await, ["d", "c", "b"]);
+    assert_eq!(events(Some(TenantId::DEFAULT), 100).await, ["c", "b"]);
+    assert_eq!(events(None, 2).await, ["d", "c"]);
 }
 
 /// `Occupied` sets the order that has the product, whoever had it before.
@@ -132,11 +203,11 @@ pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn StoreR
 /// Events of different orders come in any order, and one that is replayed comes last: a product is taken by the order
 /// that occupied and never released it, or free.
 pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dyn StoreRig) {
-    let changes = |product| {
+    let changes = |product: i64| {
         [
-            listing_change(product, 7, Occupied, &format!("a-{product}")),
-            listing_change(product, 7, Released, &format!("b-{product}")),
-            listing_change(product, 8, Occupied, &format!("c-{product}")),
+            listing_change(product, product * 10 + 7, Occupied, &format!("a-{product}")),
+            listing_change(product, product * 10 + 7, Released, &format!("b-{product}")),
+            listing_change(product, product * 10 + 8, Occupied, &format!("c-{product}")),
         ]
     };
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -151,7 +222,7 @@ pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dy
         change(rig, &[third]).await;
     }
     for (product, taken_by, event) in listing(rig).await {
-        assert_eq!((taken_by, event), (Some(8), format!("c-{product}")), "product {product}");
+        assert_eq!((taken_by, event), (Some(product * 10 + 8), format!("c-{product}")), "product {product}");
     }
     let late = [listing_change(30, 9, Released, "d"), listing_change(30, 9, Occupied, "e")];
     for late in late {
@@ -170,10 +241,10 @@ pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn Stor
     const ROUNDS: i64 = 8;
     for product in 1..=ROUNDS {
         let over = [
-            listing_change(product, 7, Occupied, &format!("a-{product}")),
-            listing_change(product, 7, Released, &format!("b-{product}")),
+            listing_change(product, product * 10 + 7, Occupied, &format!("a-{product}")),
+            listing_change(product, product * 10 + 7, Released, &format!("b-{product}")),
         ];
-        let live = [listing_change(product, 8, Occupied, &format!("c-{product}"))];
+        let live = [listing_change(product, product * 10 + 8, Occupied, &format!("c-{product}"))];
         let barrier = Arc::new(Barrier::new(2));
         let units = [over.to_vec(), live.to_vec()].map(|changes| {
             let (store, barrier) = (rig.store(), barrier.clone());
@@ -192,14 +263,14 @@ pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn Stor
         }
     }
     for (product, taken_by, event) in listing(rig).await {
-        assert_eq!((taken_by, event), (Some(8), format!("c-{product}")), "product {product}");
+        assert_eq!((taken_by, event), (Some(product * 10 + 8), format!("c-{product}")), "product {product}");
     }
 }
 
 /// A listing is one seller's in one tenant, by product id; effects of an order are one tenant's.
 pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn StoreRig) {
     let foreign = ListingChange { tenant: tenant(2), ..listing_change(4, 7, Occupied, "foreign") };
-    let other = ListingChange { seller: user(21), ..listing_change(5, 7, Occupied, "other") };
+    let other = ListingChange { seller: user(21), ..listing_change(5, 9, Occupied, "other") };
     change(
         rig,
         &[listing_change(9, 7, Occupied, "b"), listing_change(3, 8, Occupied, "a"), foreign.clone(), other],
@@ -214,16 +285,16 @@ pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn StoreRig) {
     assert_eq!(view.listing_of(tenant(2), user(20)).await.unwrap().len(), 1);
     assert_eq!(view.listing_of(tenant(2), user(21)).await.unwrap(), []);
     assert_eq!(view.listing_changes(tenant(2), order_id(7)).await.unwrap(), [foreign]);
-    assert_eq!(view.listing_changes(tenant(1), order_id(7)).await.unwrap().len(), 2);
+    assert_eq!(view.listing_changes(tenant(1), order_id(7)).await.unwrap().len(), 1);
     assert_eq!(view.shipment_tasks(tenant(1), order_id(7)).await.unwrap(), []);
     assert_eq!(view.shipment_tasks(tenant(2), order_id(7)).await.unwrap().len(), 1);
 }
 
 /// A page of a listing runs from the greatest product id down, begins below the one asked for, and is one seller's.
 pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn StoreRig) {
-    let all: Vec<_> = (1..=5).map(|product| listing_change(product, 7, Occupied, "a")).collect();
+    let all: Vec<_> = (1..=5).map(|product| listing_change(product, product, Occupied, "a")).collect();
     change(rig, &all).await;
-    let other = ListingChange { seller: user(21), ..listing_change(9, 7, Occupied, "other") };
+    let other = ListingChange { seller: user(21), ..listing_change(9, 9, Occupied, "other") };
     let foreign = ListingChange { tenant: tenant(2), ..listing_change(8, 7, Occupied, "foreign") };
     change(rig, &[other, foreign]).await;
     let page = async |before: Option<i64>, limit| -> Vec<i64> {

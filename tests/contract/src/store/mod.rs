@@ -400,8 +400,11 @@ super::rules::rules! { store_rules: store, StoreRig;
     ]
     effects: [
         listing_changes_are_read_back_in_the_order_applied,
-        a_listing_change_applied_twice_shows_twice,
-        shipments_are_read_back_in_the_order_opened_and_show_twice,
+        a_second_listing_change_of_the_same_fact_conflicts,
+        shipment_tasks_are_read_back_as_they_were_opened,
+        a_second_shipment_task_of_an_order_conflicts,
+        effects_are_found_by_their_orders,
+        effects_without_an_order_are_found,
         an_occupied_product_is_taken_by_its_order,
         a_released_product_is_free,
         a_release_by_an_order_that_has_it_no_more_changes_nothing,
@@ -413,12 +416,14 @@ super::rules::rules! { store_rules: store, StoreRig;
         pages_of_shipments_are_of_one_user_on_one_side,
     ]
     notifications: [
-        notifications_are_read_back_in_the_order_written_and_show_twice,
+        notifications_are_read_back_in_the_order_written,
+        a_second_notification_of_the_same_fact_conflicts,
         pages_of_notifications_run_from_the_newest_down,
         notifications_are_one_tenants,
     ]
     credit: [
-        credit_changes_are_read_back_in_the_order_applied_and_show_twice,
+        credit_changes_are_read_back_in_the_order_applied,
+        a_second_credit_change_of_the_same_fact_conflicts,
         credit_is_counted_by_kind_for_each_buyer,
         the_score_follows_from_the_counts_alone,
         a_great_batch_of_credit_is_counted_whole,

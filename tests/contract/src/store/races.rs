@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::TimeDelta;
 use handover_application::ports::{
-    Changed, Consumption, Expected, PartitionHold, Store, StoreError, UnitOfWork,
+    Changed, Consumption, EffectKind, Expected, NewShipmentTask, PartitionHold, Store, StoreError,
+    UnitOfWork,
 };
 use handover_domain::{ConsumeStatus, OrderStatus, PaymentStatus, ProductAction, TenantId};
 use tokio::sync::{Barrier, oneshot};
@@ -17,8 +18,8 @@ use tokio::sync::{Barrier, oneshot};
 use super::super::{PATIENCE, within};
 use super::{StoreRig, begin, changes_one, commit, in_unit, view};
 use crate::samples::{
-    confirmed, consumption, event, event_id, later, order, order_moved_to, partition, payment, product,
-    relay, settled, start,
+    confirmed, consumption, event, event_id, later, order, order_id, order_moved_to, partition, payment,
+    product, relay, settled, shipment_task, start,
 };
 
 pub(super) const RACERS: usize = 8;
@@ -187,35 +188,45 @@ pub async fn of_units_that_append_one_event_exactly_one_does(rig: &dyn StoreRig)
 
 /// One event that eight workers consume for the first time at once takes effect once.
 pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn StoreRig) {
-    let outcomes = race(rig, |unit, _| {
+    let outcomes = race(rig, |unit, n| {
         Box::pin(async move {
-            unit.open_shipments(&[crate::samples::shipment_task(7, "e")]).await?;
+            unit.open_shipments(&[task_of(n)]).await?;
             unit.record(&[consumption("inventory", &event("e", 7, 1))]).await
         })
     })
     .await;
     one_succeeded(outcomes);
-    assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, order(7).id).await.unwrap().len(), 1);
+    assert_eq!(tasks(rig).await, 1);
+}
+
+/// The effect of one of many workers: no key of its own stops the others.
+fn task_of(worker: usize) -> NewShipmentTask {
+    shipment_task(1 + worker as i64, "e")
+}
+
+async fn tasks(rig: &dyn StoreRig) -> usize {
+    let orders: Vec<_> = (1..=100).map(order_id).collect();
+    view(rig).await.effects_of(EffectKind::Shipment, TenantId::DEFAULT, &orders).await.unwrap().len()
 }
 
 /// One event that eight workers try again at once takes effect once.
 pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn StoreRig) {
     let failed = Consumption { status: ConsumeStatus::Failed, ..consumption("inventory", &event("e", 7, 1)) };
     in_unit!(rig, |unit| unit.record(&[failed]).await.unwrap());
-    let outcomes = race(rig, |unit, _| {
+    let outcomes = race(rig, |unit, n| {
         Box::pin(async move {
             let again = Consumption {
                 expected: Expected::At(ConsumeStatus::Failed, 1),
                 attempts: 2,
                 ..consumption("inventory", &event("e", 7, 1))
             };
-            unit.open_shipments(&[crate::samples::shipment_task(7, "e")]).await?;
+            unit.open_shipments(&[task_of(n)]).await?;
             unit.record(&[again]).await
         })
     })
     .await;
     one_succeeded(outcomes);
-    assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, order(7).id).await.unwrap().len(), 1);
+    assert_eq!(tasks(rig).await, 1);
 }
 
 /// One row confirmed many times at once is counted once.

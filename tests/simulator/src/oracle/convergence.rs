@@ -134,7 +134,15 @@ async fn seen(evidence: &Evidence, (tenant, id): At, names: &BTreeMap<At, At>) -
         is_sold: product.is_some_and(|product| product.status == ProductStatus::Sold),
         payments,
         told: sorted(told.collect()),
-        shipments: view.shipment_tasks(tenant, id).await?.len(),
+        shipments: match order.status {
+            // Whether the task was opened before the refund is a matter of time.
+            OrderStatus::Refunded => 0,
+            OrderStatus::Pending
+            | OrderStatus::Paid
+            | OrderStatus::Shipped
+            | OrderStatus::Completed
+            | OrderStatus::Cancelled => view.shipment_tasks(tenant, id).await?.len(),
+        },
         holds: holds.map(|it| (it.asset, it.status, it.reverted)).collect(),
         refunds,
         counted: sorted(counted.collect()),

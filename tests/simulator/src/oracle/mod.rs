@@ -91,27 +91,38 @@ impl Case<'_> {
         events
     }
 
-    /// Whether each event that was due had its effect once, and those that nobody ever gave up in order.
+    /// Whether each fact whose events were due had its effect once, and those whose events nobody ever gave up in order.
     fn compare(&mut self, consumer: &str, order: &Order, due: &[EventId], had: &[EventId]) {
-        let sorted = |events: &[EventId]| -> Vec<EventId> {
-            let mut events = events.to_vec();
-            events.sort();
-            events
+        let mut facts = self.facts(due);
+        let mut seen = BTreeSet::new();
+        facts.retain(|fact| seen.insert(fact.clone()));
+        let effects = self.facts(had);
+        let sorted = |facts: &[String]| -> Vec<String> {
+            let mut facts = facts.to_vec();
+            facts.sort();
+            facts
         };
-        if sorted(due) != sorted(had) {
+        if sorted(&facts) != sorted(&effects) {
             self.breaks(format!("{consumer} had effects of {had:?} of order {}, due were {due:?}", order.id));
             return;
         }
         // What was given up lets later ones pass, and may come after them.
-        let in_order = |events: &[EventId]| -> Vec<EventId> {
-            self.evidence
-                .faults
-                .seen(|seen| events.iter().filter(|event| !seen.given_up.contains(event)).cloned().collect())
-        };
-        let (due, had) = (in_order(due), in_order(had));
-        if due != had {
+        let given_up = self.evidence.faults.seen(|seen| seen.given_up.iter().cloned().collect::<Vec<_>>());
+        let given_up: BTreeSet<String> = self.facts(&given_up).into_iter().collect();
+        facts.retain(|fact| !given_up.contains(fact));
+        let in_order: Vec<&String> = effects.iter().filter(|fact| !given_up.contains(*fact)).collect();
+        if facts.iter().ne(in_order.iter().copied()) {
             self.breaks(format!("{consumer} applied {had:?} of order {}, in order is {due:?}", order.id));
         }
+    }
+
+    /// The facts that these events announce: two events of one fact differ in their ids alone.
+    fn facts(&self, events: &[EventId]) -> Vec<String> {
+        let fact = |event: &EventId| match self.rows.iter().find(|row| row.event_id == *event) {
+            Some(row) => format!("{} {} {}", row.aggregate.id, row.event_type, row.payload),
+            None => event.to_string(),
+        };
+        events.iter().map(fact).collect()
     }
 }
 

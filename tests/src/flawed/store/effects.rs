@@ -9,6 +9,8 @@ use super::{Flaw, Flawed, Unit, linger};
 reads! {
     EffectQueries {
         fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
+        fn effects_of(kind: EffectKind, tenant: TenantId, orders: &[OrderId]) -> Vec<EffectOfFact>;
+        fn effects_without_order(kind: EffectKind, tenant: Option<TenantId>, newest: u32) -> Vec<EffectOfFact>;
         fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
         fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
     }

@@ -10,7 +10,7 @@ use handover_domain::{
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
-use crate::consistency::{Kept, effects_of, missing};
+use crate::consistency::{FactRow, Kept, effects_of, missing};
 use crate::ports::{Consumed, OutboxRow, StoreError, View};
 use crate::relay::envelope_of;
 
@@ -97,6 +97,24 @@ impl Comparison<'_> {
             log.insert((consumed.event_id.clone(), consumed.consumer.clone()), consumed);
         }
         let kept = effects_of(view, order).await?;
+        let of_fact = |kind, row: &FactRow, what: String| Finding {
+            event_id: row.event_id.clone(),
+            key: Some(row.fact.clone()),
+            ..self.finding(kind, what)
+        };
+        findings.extend(kept.doubled().iter().map(|row| {
+            let what = format!("{} has more than one row for {}", row.table, row.fact);
+            of_fact(FindingKind::DoubledEffect, row, what)
+        }));
+        if !kept.without_fact(order).is_empty()
+            // The order was read first, and may have moved on before its effects were read.
+            && let Some(order) = view.order_by_id(order.tenant, order.id).await?
+        {
+            findings.extend(kept.without_fact(&order).iter().map(|row| {
+                let what = format!("{} has {}, and the order is {}", row.table, row.fact, order.status);
+                of_fact(FindingKind::EffectWithoutFact, row, what)
+            }));
+        }
         for row in &rows {
             told.events += 1;
             told.confirmed += u64::from(row.sent_time.is_some());
@@ -150,14 +168,11 @@ impl Comparison<'_> {
         told: &mut Reconciliation,
         findings: &mut Vec<Finding>,
     ) {
-        let effect = kept.of(consumer.name, row, body, (self.order, self.rules));
+        let effect = kept.of(consumer.name, body, (self.order, self.rules));
         let of_consumer = |kind, what: String| Finding {
             consumer: Some(consumer.name.to_owned()),
             ..self.of_event(row, kind, what)
         };
-        if effect.is_doubled() {
-            findings.push(of_consumer(FindingKind::DoubledEffect, effect.to_string()));
-        }
         match record.map(|consumed| consumed.record.status) {
             Some(ConsumeStatus::Success) => {
                 told.consumed += 1;

@@ -2,7 +2,7 @@
 
 use handover_domain::{EventId, OrderId, TenantId};
 
-use crate::ports::LedgerFlaw;
+use crate::ports::{EffectKind, EffectOfFact, LedgerFlaw};
 
 /// What kind of thing is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,8 +15,10 @@ pub enum FindingKind {
     NotConsumed,
     /// A consumer recorded an event as applied, and what it did is not there.
     MissingEffect,
-    /// What a consumer did is there more often than once.
+    /// A fact of an order has the same effect more often than once.
     DoubledEffect,
+    /// An effect of an order that does not exist, or of a fact that the order's row contradicts.
+    EffectWithoutFact,
     /// Operations tell of an asset that is held, or was, and its hold is not there.
     MissingHold,
     /// Money came or went, and the ledger does not know of it.
@@ -29,12 +31,13 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [FindingKind; 9] = [
+    pub const ALL: [FindingKind; 10] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
         FindingKind::MissingEffect,
         FindingKind::DoubledEffect,
+        FindingKind::EffectWithoutFact,
         FindingKind::MissingHold,
         FindingKind::NotBooked,
         FindingKind::Unbalanced,
@@ -49,6 +52,7 @@ impl FindingKind {
             FindingKind::NotConsumed => "notConsumed",
             FindingKind::MissingEffect => "missingEffect",
             FindingKind::DoubledEffect => "doubledEffect",
+            FindingKind::EffectWithoutFact => "effectWithoutFact",
             FindingKind::MissingHold => "missingHold",
             FindingKind::NotBooked => "notBooked",
             FindingKind::Unbalanced => "unbalanced",
@@ -110,6 +114,20 @@ pub struct Finding {
 }
 
 impl Finding {
+    pub(super) fn without_order(kind: EffectKind, effect: EffectOfFact) -> Finding {
+        Finding {
+            kind: FindingKind::EffectWithoutFact,
+            tenant: effect.tenant,
+            order: Some(effect.order),
+            event_id: Some(effect.event_id),
+            event_type: None,
+            consumer: None,
+            what: format!("{} has {}, and the order does not exist", kind.table(), effect.fact),
+            key: Some(effect.fact),
+            mended: None,
+        }
+    }
+
     pub(super) fn of_ledger(flaw: &LedgerFlaw) -> Finding {
         let (kind, tenant, key, what) = match flaw {
             LedgerFlaw::Unbalanced { tenant, key, sum } => {

@@ -39,9 +39,14 @@ pub(super) async fn mend(
             announce_missing(app, finding.tenant, order, Some(entry(by, finding, app.now()))).await?;
             Ok(Some(Mended::Announced))
         }
-        (FindingKind::DoubledEffect | FindingKind::Unbalanced | FindingKind::Drifted, _) | (_, None) => {
-            Ok(None)
-        }
+        (
+            FindingKind::DoubledEffect
+            | FindingKind::EffectWithoutFact
+            | FindingKind::Unbalanced
+            | FindingKind::Drifted,
+            _,
+        )
+        | (_, None) => Ok(None),
         (
             FindingKind::NotConfirmed
             | FindingKind::NotConsumed
@@ -119,7 +124,7 @@ impl Job {
             return Ok(None);
         };
         let effect =
-            effects_of(unit, &order).await?.of(consumer, &row, &body, (&order, self.app.rules.points));
+            effects_of(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
         let record = unit.consumption(consumer, event).await?;
         match record.as_ref().map(|record| record.status) {
             None if effect.is_there() => {

@@ -17,6 +17,7 @@ use handover_domain::TenantId;
 use super::{Action, Reason, asked, count, rfc3339};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
+use crate::ports::EffectKind;
 use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
 use mend::By;
@@ -26,6 +27,10 @@ pub const MAX_FINDINGS: usize = 1_000;
 
 /// How long a confirmed event may be on its way to a consumer before it counts as lost.
 pub const GRACE: Duration = Duration::from_secs(60);
+
+/// How many of the newest effects of each kind are compared with the orders they name. Whoever has no order is found by no
+/// order, and the tables grow without end.
+const NEWEST_EFFECTS: u32 = 10_000;
 
 /// How many orders are read at a time.
 const BATCH: u32 = 200;
@@ -129,6 +134,12 @@ pub async fn reconcile(
                 finding.mended = mend::mend(app, by, &consumers, &finding).await?;
             }
             keep(&mut told, finding);
+        }
+    }
+    for kind in EffectKind::ALL {
+        let mut view = app.view().await?;
+        for effect in view.effects_without_order(kind, tenant, NEWEST_EFFECTS).await? {
+            keep(&mut told, Finding::without_order(kind, effect));
         }
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);

@@ -97,6 +97,8 @@ passes_on! { impl AuditQueries for View {
 } }
 passes_on! { impl EffectQueries for View {
     fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
+    fn effects_of(kind: EffectKind, tenant: TenantId, orders: &[OrderId]) -> Vec<EffectOfFact>;
+    fn effects_without_order(kind: EffectKind, tenant: Option<TenantId>, newest: u32) -> Vec<EffectOfFact>;
     fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
     fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
     fn listings_page(tenant: TenantId, seller: UserId, before: Option<ProductId>, limit: u32) -> Vec<ListingEntry>;
