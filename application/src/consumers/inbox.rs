@@ -121,7 +121,7 @@ impl Inbox {
         let records: Vec<Consumption> = steps
             .iter()
             .zip(applied.iter().cloned())
-            .map(|(step, Applied { result, idempotency_key })| {
+            .map(|(step, Applied { result, idempotency_key, .. })| {
                 let attempts = match step.record.as_ref() {
                     // A counted attempt that runs is this one.
                     Some(record) if record.status == ConsumeStatus::Processing => record.attempts,
