@@ -310,7 +310,8 @@ async fn a_second_row_of_a_fact_is_found_where_its_key_was_dropped(pair: Pair) {
         assert!(count > 0, "{table}");
         let told = compared(&shop).await;
         let of_table = |found: &&Value| {
-            found["kind"] == "doubledEffect" && found["what"].as_str().is_some_and(|what| what.starts_with(table))
+            found["kind"] == "doubledEffect"
+                && found["what"].as_str().is_some_and(|what| what.starts_with(table))
         };
         let found = told["findings"].as_array().unwrap().iter().filter(of_table).count();
         assert_eq!(found as u64, count, "{table}: {told}");

@@ -6,11 +6,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use handover_application::consumers::{ALREADY_APPLIED, standard};
 use handover_application::ports::*;
+use handover_application::runtime;
 use handover_application::use_cases::operations::{
     Finding, FindingKind, Reconcile, Reconciliation, reconcile,
 };
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
-use handover_application::runtime;
 use handover_domain::*;
 
 use crate::assets::market::{Market, With, operator};
@@ -197,8 +197,7 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
 /// The effects of these orders, and of one that does not exist.
 async fn left_of(market: &Market, orders: &[OrderId]) -> Vec<EffectOfFact> {
     let mut view = market.world.view().await;
-    let orders: Vec<OrderId> =
-        orders.iter().copied().chain([9_999.try_into().unwrap()]).collect();
+    let orders: Vec<OrderId> = orders.iter().copied().chain([9_999.try_into().unwrap()]).collect();
     let mut left = Vec::new();
     for kind in EffectKind::ALL {
         left.extend(view.effects_of(kind, TENANT, &orders).await.unwrap());
@@ -248,7 +247,8 @@ async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
         let result = result(consumer, order, event_type, "").await;
         assert_eq!(result, expected, "{consumer} and {event_type}");
     }
-    let shipped = result("status-sync", completed.id, "ORDER_STATUS_CHANGED", "\"newStatus\":\"shipped\"").await;
+    let shipped =
+        result("status-sync", completed.id, "ORDER_STATUS_CHANGED", "\"newStatus\":\"shipped\"").await;
     assert_eq!(shipped, "buyer and seller notified");
     assert_eq!(reconciled(&market).await.findings, []);
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use handover_application::ports::{ListingChangeKind, OrderSide, OutboxRow};
 use handover_domain::{
-    Asset, CreditCounts, CreditStep, EventBody, EventId, EventType, OperationKind, Order, OrderFacts, OrderId,
-    OrderStatus, UserId,
+    Asset, CreditCounts, CreditStep, EventBody, EventId, EventType, OperationKind, Order, OrderFacts,
+    OrderId, OrderStatus, UserId,
 };
 
 use super::super::books::Books;
