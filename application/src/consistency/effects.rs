@@ -101,7 +101,8 @@ impl Kept {
         body: &EventBody,
         (order, rules): (&Order, PointsRules),
     ) -> Effect {
-        let rows = |kind: EffectKind, found: usize, wanted| Effect::Rows { table: kind.table(), found, wanted };
+        let rows =
+            |kind: EffectKind, found: usize, wanted| Effect::Rows { table: kind.table(), found, wanted };
         match (consumer, body) {
             ("inventory", EventBody::OrderCreated(_)) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();
@@ -168,10 +169,9 @@ impl Kept {
             let proof = match it.new_status {
                 OrderStatus::Shipped => Proof::Shipped,
                 OrderStatus::Completed => Proof::Is(OrderStatus::Completed),
-                OrderStatus::Pending
-                | OrderStatus::Paid
-                | OrderStatus::Cancelled
-                | OrderStatus::Refunded => Proof::None,
+                OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Cancelled | OrderStatus::Refunded => {
+                    Proof::None
+                }
             };
             let fact = notified_of(it.new_status, it.side);
             row(EffectKind::Notification.table(), fact, Some(&it.event_id), proof)

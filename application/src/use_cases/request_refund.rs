@@ -61,7 +61,7 @@ pub async fn request_refund(
             } else {
                 (party, RefundCause::Buyer)
             };
-            if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.refund, actor)
+            if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.running_refund(), actor)
                 && let Some(mut running) = unit.refund_by_id(running).await?
             {
                 if actor == OrderActor::Operator {

@@ -212,6 +212,11 @@ impl Order {
         }
     }
 
+    /// The refund that is being processed.
+    pub fn running_refund(&self) -> Option<RefundId> {
+        self.refund.filter(|_| self.status == OrderStatus::Paid)
+    }
+
     fn is_refunded_by(&self, refund: RefundId, action: &OrderAction) -> Result<(), OrderRefusal> {
         if self.refund == Some(refund) {
             Ok(())

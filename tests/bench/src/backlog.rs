@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handover_application::ports::{NewEvent, UnitOfWork};
 use handover_application::{Actor, App, CommandContext, Trace, with_tx};
 use handover_domain::{
-    AskedAssets, EventBody, Money, NewOrder, Order, OrderId, OrderPaid, PointsRules, Product, ProductId,
+    AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
     ProductStatus, TenantId, Title, UserId,
 };
 
@@ -58,16 +58,29 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
     let mut order = 0;
     while left > 0 {
         let mut rows = Vec::new();
+        let mut orders = Vec::new();
         while rows.len() < left.min(ROWS_PER_UNIT) {
-            rows.extend(events_of_order(app, order, backlog)?);
+            let (placed, events) = events_of_order(app, order, backlog)?;
+            rows.extend(events);
+            orders.push(placed);
             order += 1;
         }
         rows.truncate(left);
         left -= rows.len();
-        let rows = Arc::new(rows);
+        // The relay needs no orders; consumers read them.
+        if backlog == Backlog::Placed {
+            orders.clear();
+        }
+        let written = Arc::new((orders, rows));
         with_tx(&app.tx, move |unit: &mut dyn UnitOfWork, _| {
-            let rows = Arc::clone(&rows);
-            Box::pin(async move { unit.append(&rows).await })
+            let written = Arc::clone(&written);
+            Box::pin(async move {
+                let (orders, rows) = written.as_ref();
+                for order in orders {
+                    unit.insert_order(order).await?;
+                }
+                unit.append(rows).await
+            })
         })
         .await
         .map_err(service_error)?;
@@ -75,8 +88,8 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
     Ok(())
 }
 
-/// The outbox rows of the n-th order.
-fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<Vec<NewEvent>, BenchError> {
+/// The n-th order and its outbox rows.
+fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<(Order, Vec<NewEvent>), BenchError> {
     let announcer = app.announcer(&context(n)?, 2);
     let new = NewOrder {
         id: OrderId::try_from(i64::from(n) + 1).map_err(service_error)?,
@@ -86,15 +99,16 @@ fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<Vec<NewEvent>,
     let (order, _, placed) = Order::place(&product(app, n)?, new, &AskedAssets::NONE, PointsRules::default())
         .map_err(service_error)?;
     Ok(match backlog {
-        Backlog::Placed => announcer.rows(0, TenantId::DEFAULT, order.version, &placed),
+        Backlog::Placed => {
+            let rows = announcer.rows(0, TenantId::DEFAULT, order.version, &placed);
+            (order, rows)
+        }
         Backlog::Paid => {
-            let paid = EventBody::OrderPaid(OrderPaid {
-                order: order.facts(),
-                pay_time: announcer.now,
-                amount: order.total,
-                product: order.product,
-            });
-            announcer.rows(0, TenantId::DEFAULT, order.version + 1, &[paid])
+            let pay = OrderAction::Pay;
+            let (paid, events) =
+                order.apply(&pay, OrderActor::System, announcer.now).map_err(service_error)?;
+            let rows = announcer.rows(0, TenantId::DEFAULT, paid.version, &events);
+            (paid, rows)
         }
     })
 }

@@ -137,6 +137,7 @@ flaws! { broken_by(Flaw) {
     ]
     releases_that_come_first_are_forgotten: ReleasesThatComeFirstAreForgotten breaks [
         "a_listing_ends_the_same_in_whatever_order_its_changes_come",
+        "a_second_listing_change_of_the_same_fact_conflicts",
         "listing_changes_are_read_back_in_the_order_applied",
     ]
     notifications_are_deduplicated: NotificationsAreDeduplicated breaks [

@@ -1,6 +1,7 @@
 //! Rows that somebody deletes by SQL: reconciliation finds each by its id and mends it, and nothing takes effect twice.
 
 use handover_tests::deployment::Pair;
+use handover_tests::servers::database::ServerKind;
 use serde_json::{Value, json};
 
 use super::purses::With;
@@ -249,6 +250,74 @@ async fn a_deleted_balance_is_found_by_its_user(pair: Pair) {
     assert_eq!(told["sound"], json!(false), "nobody guesses money: {told}");
 }
 
+/// 004 Q5: a person inserts an event that is there already, under another id, for every fact of every order.
+async fn an_event_inserted_by_hand_for_a_fact_that_had_its_effects_has_none(pair: Pair) {
+    let shop = busy(pair).await;
+    let before = effects(&shop).await;
+    let rows = shop
+        .books
+        .table(
+            "SELECT event_id, event_type, aggregate_id, payload FROM outbox_events
+             WHERE aggregate_type = 'Order' AND event_type <> 'ORDER_TIMEOUT' ORDER BY id",
+        )
+        .await
+        .unwrap();
+    let count = rows.len();
+    for row in rows {
+        let [event, event_type, order, payload] = row.map_to_text();
+        let payload = serde_json::from_str(&payload).unwrap();
+        shop.insert_event(&format!("again-{event}"), &event_type, order.parse().unwrap(), &payload).await;
+    }
+    shop.settled().await;
+    assert_eq!(effects(&shop).await, before);
+    let again = "FROM event_consume_log WHERE event_id LIKE 'again-%'";
+    let not_applied = format!("SELECT count(*) {again} AND status <> 'SUCCESS'");
+    assert_eq!(shop.books.number(&not_applied).await, 0);
+    let already = format!("SELECT count(*) {again} AND consume_result = 'already applied'");
+    assert!(shop.books.number(&already).await > i64::try_from(count).unwrap());
+    a_minute_passes(&shop).await;
+    let told = compared(&shop).await;
+    assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])), "{told}");
+}
+
+/// What the database's keys refuse is found where somebody dropped them.
+async fn a_second_row_of_a_fact_is_found_where_its_key_was_dropped(pair: Pair) {
+    let shop = busy(pair).await;
+    let doubled = [
+        ("listing_changes", "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind"),
+        ("shipments", "tenant_id, order_id, seller_id, buyer_id, aggregate_seq"),
+        (
+            "notifications",
+            "tenant_id, user_id, side, order_id, aggregate_seq, old_status, new_status, changed_at",
+        ),
+        ("buyer_credit_changes", "tenant_id, buyer_id, order_id, aggregate_seq, step"),
+    ];
+    for (table, columns) in doubled {
+        let key = table.strip_prefix("buyer_").unwrap_or(table);
+        let again = format!(
+            "INSERT INTO {table} ({columns}, event_id, create_time)
+             SELECT {columns}, 'again', create_time FROM {table}"
+        );
+        let refused = shop.books.try_change(&again).await.unwrap_err();
+        let database = refused.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+        assert!(database.is_some_and(|error| error.is_unique_violation()), "{table}: {refused}");
+        let drop = match shop.deployment().pair().database_server() {
+            None | Some(ServerKind::Postgres) => format!("DROP INDEX uk_{key}"),
+            Some(ServerKind::MariaDb) => format!("ALTER TABLE {table} DROP KEY uk_{key}"),
+        };
+        shop.books.change(&drop).await;
+        let count = shop.books.change(&again).await;
+        assert!(count > 0, "{table}");
+        let told = compared(&shop).await;
+        let of_table = |found: &&Value| {
+            found["kind"] == "doubledEffect"
+                && found["what"].as_str().is_some_and(|what| what.starts_with(table))
+        };
+        let found = told["findings"].as_array().unwrap().iter().filter(of_table).count();
+        assert_eq!(found as u64, count, "{table}: {told}");
+    }
+}
+
 /// Columns that are there, as text.
 trait MapToText<const N: usize> {
     fn map_to_text(self) -> [String; N];
@@ -268,4 +337,6 @@ super::by_turns! {
     a_deleted_hold_is_found_and_written_again_as_it_was,
     a_deleted_entry_of_the_ledger_is_found_by_its_key,
     a_deleted_balance_is_found_by_its_user,
+    an_event_inserted_by_hand_for_a_fact_that_had_its_effects_has_none,
+    a_second_row_of_a_fact_is_found_where_its_key_was_dropped,
 }

@@ -160,7 +160,7 @@ async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarde
         assert!(reasons.contains(&reason), "{audit:?}");
     }
     assert!(audit.items().iter().all(|item| item["actor"] == "user:9"), "{audit:?}");
-    let unshipped = "an ORDER_PAID opened not exactly one shipment";
+    let unshipped = "a paid order has not exactly one shipment";
     let unsettled = "a subscribed consumer has not settled an event it takes";
     shop.sound_but_for(&[LETTERS[0], unshipped, unsettled]).await;
 }

@@ -165,6 +165,15 @@ impl Shop {
         .await
     }
 
+    /// The payload of the event of that type about an order.
+    pub(crate) async fn payload(&self, order: i64, event_type: &str) -> Value {
+        let sql = format!(
+            "SELECT payload FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order}
+             AND event_type = '{event_type}'"
+        );
+        serde_json::from_str(&self.rows(&sql).await.remove(0)).unwrap()
+    }
+
     /// A row of the outbox with the columns of 000 §14.1 alone, as a person would insert it.
     pub(crate) async fn insert_event(
         &self,

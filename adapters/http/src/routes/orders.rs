@@ -106,7 +106,7 @@ impl From<Order> for OrderView {
             coupon_discount: assets.coupon.map(|coupon| coupon.discount),
             wallet_amount: assets.names(Asset::Wallet).then_some(assets.wallet),
             points: assets.names(Asset::Points).then_some(assets.points),
-            refund_id: order.refund,
+            refund_id: order.running_refund(),
             carrier: shipment.map(|shipment| shipment.carrier().to_owned()),
             tracking_no: shipment.map(|shipment| shipment.tracking_no().to_owned()),
             create_time: order.create_time,

@@ -10,11 +10,11 @@ use handover_application::ports::{
 };
 use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
 
-use super::{conflict, limited};
 use super::locks::Lock;
 use super::statement::next;
 use super::tables::{Merged, Row, Table, rows_below};
 use super::unit::MemoryUnit;
+use super::{conflict, limited};
 
 /// Whose listing of which product.
 type Listing = (TenantId, UserId, ProductId);

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use handover_domain::{EventBody, EventType};
 
 use crate::App;
-use crate::consumers::facts::{Facts, Orders, FactState, applied_twice};
+use crate::consumers::facts::{FactState, Facts, Orders, applied_twice};
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Notification, OrderSide, UnitOfWork, notified_of};
@@ -49,9 +49,8 @@ impl Handler for StatusSync {
             if planted(Mutant::WrongPartyNotified) {
                 parties = [(OrderSide::Buyer, parties[1].1), (OrderSide::Seller, parties[0].1)];
             }
-            let states = [OrderSide::Buyer, OrderSide::Seller].map(|side| {
-                facts.claim(event, order, &notified_of(change.new_status, side))
-            });
+            let states = [OrderSide::Buyer, OrderSide::Seller]
+                .map(|side| facts.claim(event, order, &notified_of(change.new_status, side)));
             if !states.contains(&FactState::New) {
                 if states.contains(&FactState::ByThis) {
                     return Err(applied_twice(event));

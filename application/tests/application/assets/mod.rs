@@ -4,7 +4,7 @@ mod any_order;
 mod gateway;
 mod gifts;
 mod locks;
-mod market;
+pub(crate) mod market;
 mod paying;
 mod reaping;
 mod reconciling;

@@ -28,7 +28,7 @@ async fn a_refund_gives_back_money_wallet_points_and_coupon_and_takes_back_what_
     market.report(&refund, RefundResult::Success).await.unwrap();
     market.settle_down().await;
     let order = market.world.order(order.id).await;
-    assert_eq!((order.status, order.refund), (OrderStatus::Refunded, None));
+    assert_eq!((order.status, order.refund), (OrderStatus::Refunded, Some(refund.id)));
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     assert_eq!(market.purse(Purse::Points).await, (300, 0, 0));
     assert_eq!(market.coupon_status(coupon).await, CouponStatus::Available);

@@ -7,8 +7,9 @@ use handover_application::consumers::{Applied, Event, Handler, HandlerError, Sub
 use handover_application::ports::*;
 use handover_application::runtime::{self, Roles};
 use handover_application::{Extensions, Marketplace, Settings};
-use handover_domain::{AggregateRef, ConsumeStatus, OutboxStatus};
+use handover_domain::{AggregateRef, ConsumeStatus, OutboxStatus, UserId};
 
+use super::scripted::leave_effect;
 use crate::support::{TENANT, World, event_id, eventually, millis, secs};
 
 const QUEUE: &str = "library.loans.queue";
@@ -32,21 +33,11 @@ impl Handler for Loans {
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
-        let mut tasks = Vec::new();
         for event in events {
             let lent: Lent = event.payload()?;
-            let reader = lent.reader.try_into().map_err(|_| HandlerError::Unrecoverable("who?".into()))?;
-            tasks.push(NewShipmentTask {
-                tenant: event.row.aggregate.tenant,
-                order: event.row.aggregate.id.try_into().unwrap(),
-                seller: reader,
-                buyer: reader,
-                aggregate_seq: event.row.aggregate_seq,
-                event_id: event.row.event_id.clone(),
-                at: event.row.create_time,
-            });
+            UserId::try_from(lent.reader).map_err(|_| HandlerError::Unrecoverable("who?".into()))?;
+            leave_effect(unit, event, event.row.create_time).await?;
         }
-        unit.open_shipments(&tasks).await?;
         Ok(events.iter().map(|_| Applied::default()).collect())
     }
 }

@@ -1,10 +1,40 @@
 //! Events that come after later ones of their order, replayed from FAILED or the dead letters.
 
+use chrono::DateTime;
 use handover_application::consumers::{Event, standard};
 use handover_application::ports::*;
 use handover_domain::*;
 
 use crate::support::{BUYER, TENANT, World, sample};
+
+/// The order that an event of a sample is about, as it stands after it.
+fn order(body: &EventBody) -> Order {
+    let facts = body.order().unwrap().clone();
+    let at = DateTime::UNIX_EPOCH;
+    let (status, cancel_reason) = match body {
+        EventBody::OrderCancelled(body) => (OrderStatus::Cancelled, Some(body.reason)),
+        _ => (OrderStatus::Shipped, None),
+    };
+    Order {
+        id: facts.order_id,
+        order_no: facts.order_no,
+        tenant: TENANT,
+        product: (facts.order_id.get() + 1_000).try_into().unwrap(),
+        buyer: facts.buyer_id,
+        seller: facts.seller_id,
+        status,
+        cancel_reason,
+        total: facts.total_amount,
+        assets: OrderAssets::NONE,
+        payable: facts.total_amount,
+        refund: None,
+        shipment: Some(Shipment::new("SF".into(), "SF1".into()).unwrap()),
+        version: 3,
+        create_time: at,
+        pay_time: Some(at),
+        update_time: at,
+    }
+}
 
 fn cancelled(order: i64, reason: CancelReason) -> EventBody {
     let EventBody::OrderCancelled(body) = sample::cancelled(order) else { unreachable!("it is cancelled") };
@@ -12,7 +42,7 @@ fn cancelled(order: i64, reason: CancelReason) -> EventBody {
 }
 
 /// What is left of these events at both consumers, each applied in a unit of its own, in the order given.
-async fn left_by(order: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
+async fn left_by(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
     let bodies = [
         sample::changed(7),
         sample::changed(8),
@@ -22,6 +52,11 @@ async fn left_by(order: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
     ];
     let world = World::new().await;
     let process = world.process();
+    let mut unit = process.app.tx.store.begin().await.unwrap();
+    for body in &bodies {
+        unit.insert_order(&order(body)).await.unwrap();
+    }
+    unit.commit().await.unwrap();
     let numbered = || (1..).zip(&bodies);
     process.commit(numbered().map(|(n, body)| world.event(&format!("e-{n}"), n, body)).collect()).await;
     let rows = world.rows().await;
@@ -29,7 +64,7 @@ async fn left_by(order: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
         if !["status-sync", "buyer-credit"].contains(&subscriber.handler.name()) {
             continue;
         }
-        for at in order {
+        for at in sequence {
             let event = Event::of(&rows[at]).unwrap();
             if subscriber.handler.takes().contains(&event.row.event_type.as_str()) {
                 let mut unit = process.app.tx.store.begin().await.unwrap();

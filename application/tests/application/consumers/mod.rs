@@ -4,6 +4,7 @@ mod attempts;
 mod carriers;
 mod crashes;
 mod extensions;
+mod facts;
 mod late;
 mod order;
 pub(crate) mod scripted;

@@ -8,7 +8,7 @@ use handover_application::consumers::{Applied, Event, Handler, HandlerError, Sub
 use handover_application::ports::*;
 use handover_application::topology::WEBHOOK_QUEUE;
 use handover_application::{ConsumerSettings, Tasks};
-use handover_domain::EventType;
+use handover_domain::{EventType, OrderId};
 
 use crate::support::{Process, TENANT, World};
 
@@ -100,24 +100,43 @@ impl Handler for Scripted {
                 std::future::pending().await
             }
         }
-        let task = |event: &Event| NewShipmentTask {
-            tenant: TENANT,
-            order: event.row.aggregate.id.try_into().unwrap(),
-            seller: 20.try_into().unwrap(),
-            buyer: 10.try_into().unwrap(),
-            aggregate_seq: event.row.aggregate_seq,
-            event_id: event.row.event_id.clone(),
-            at: self.clock.now(),
-        };
-        unit.open_shipments(&events.iter().map(task).collect::<Vec<_>>()).await?;
+        for event in events {
+            leave_effect(unit, event, self.clock.now()).await?;
+        }
         Ok(events.iter().map(|_| Applied::result("done")).collect())
     }
+}
+
+/// A shipment task of an order of its own for each event, as the key of tasks allows one per order.
+pub(crate) async fn leave_effect(
+    unit: &mut dyn UnitOfWork,
+    event: &Event,
+    at: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let orders = orders_of_effects(event.row.aggregate.id);
+    let before = unit.effects_of(EffectKind::Shipment, TENANT, &orders).await?.len();
+    let task = NewShipmentTask {
+        tenant: TENANT,
+        order: orders[before],
+        seller: 20.try_into().unwrap(),
+        buyer: 10.try_into().unwrap(),
+        aggregate_seq: event.row.aggregate_seq,
+        event_id: event.row.event_id.clone(),
+        at,
+    };
+    unit.open_shipments(&[task]).await
+}
+
+fn orders_of_effects(aggregate: i64) -> Vec<OrderId> {
+    (0..100).map(|n| (aggregate * 1_000 + n).try_into().unwrap()).collect()
 }
 
 impl World {
     /// The events of an order that took effect, in the order in which they did.
     pub(crate) async fn effects(&self, order: i64) -> Vec<String> {
-        let tasks = self.view().await.shipment_tasks(TENANT, order.try_into().unwrap()).await.unwrap();
+        let orders = orders_of_effects(order);
+        let mut tasks = self.view().await.effects_of(EffectKind::Shipment, TENANT, &orders).await.unwrap();
+        tasks.sort();
         tasks.into_iter().map(|task| task.event_id.to_string()).collect()
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use handover_application::ports::{ListingChangeKind, OrderSide, OutboxRow};
 use handover_domain::{
-    Asset, CreditCounts, CreditStep, EventBody, EventId, EventType, OperationKind, OrderFacts, OrderId,
-    OrderStatus, UserId,
+    Asset, CreditCounts, CreditStep, EventBody, EventId, EventType, OperationKind, Order, OrderFacts,
+    OrderId, OrderStatus, UserId,
 };
 
 use super::super::books::Books;
@@ -109,7 +109,10 @@ fn due_of<'a>(books: &Books, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
     Some(match EventBody::parse(event_type, &payload).ok()? {
         EventBody::OrderCreated(body) => {
             let mut due = on_assets(&body.order, OperationKind::Freeze);
-            due.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
+            // An order that was over when it was seen to begin takes nothing.
+            if !is_over(books, &body.order, Order::is_undone) || was_listed(books, &body.order) {
+                due.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
+            }
             due
         }
         EventBody::OrderPaid(body) => {
@@ -117,7 +120,12 @@ fn due_of<'a>(books: &Books, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
             if body.amount.minor() >= A_POINT_MINOR {
                 due.push(on_points(&body.order, OperationKind::Earn));
             }
-            due.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
+            // An order that was refunded by then is not shipped.
+            let is_refunded = |order: &Order| order.status == OrderStatus::Refunded;
+            let has_task = books.shipments.iter().any(|task| task.order == body.order.order_id);
+            if !is_over(books, &body.order, is_refunded) || has_task {
+                due.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
+            }
             due
         }
         EventBody::OrderStatusChanged(body) => {
@@ -148,6 +156,15 @@ fn due_of<'a>(books: &Books, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
         | EventBody::RefundFailed(_)
         | EventBody::InvoiceGenerated(_) => Vec::new(),
     })
+}
+
+fn is_over(books: &Books, order: &OrderFacts, how: impl Fn(&Order) -> bool) -> bool {
+    books.orders.get(&order.order_id).is_some_and(how)
+}
+
+fn was_listed(books: &Books, order: &OrderFacts) -> bool {
+    let mut of_order = books.listing_changes.iter().filter(|change| change.order == order.order_id);
+    of_order.any(|change| change.kind == ListingChangeKind::Occupied)
 }
 
 /// The assets of an order that were locked for it.

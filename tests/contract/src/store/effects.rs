@@ -114,7 +114,8 @@ pub async fn effects_are_found_by_their_orders(rig: &dyn StoreRig) {
         (EffectKind::Notification, 7, "shipped:seller", "f"),
         (EffectKind::CreditChange, 8, "COMPLETED", "g"),
     ];
-    let expected = expected.map(|(kind, order, fact, event)| (kind, order, fact.to_owned(), event.to_owned()));
+    let expected =
+        expected.map(|(kind, order, fact, event)| (kind, order, fact.to_owned(), event.to_owned()));
     assert_eq!(found, expected);
     assert_eq!(view.effects_of(EffectKind::Shipment, tenant(2), &orders).await.unwrap(), []);
     assert_eq!(view.effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[]).await.unwrap(), []);

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::TimeDelta;
 use handover_application::ports::{
-    Changed, Consumption, EffectKind, Expected, NewShipmentTask, PartitionHold, Store, StoreError,
-    UnitOfWork,
+    Changed, Consumption, EffectKind, Expected, NewShipmentTask, PartitionHold, Store, StoreError, UnitOfWork,
 };
 use handover_domain::{ConsumeStatus, OrderStatus, PaymentStatus, ProductAction, TenantId};
 use tokio::sync::{Barrier, oneshot};

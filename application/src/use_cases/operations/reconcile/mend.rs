@@ -123,8 +123,7 @@ impl Job {
         let Some(body) = envelope_of(&row).ok().and_then(|envelope| envelope.body().ok()) else {
             return Ok(None);
         };
-        let effect =
-            effects_of(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
+        let effect = effects_of(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
         let record = unit.consumption(consumer, event).await?;
         match record.as_ref().map(|record| record.status) {
             None if effect.is_there() => {

@@ -15,9 +15,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::TenantId;
 
 use super::{Action, Reason, asked, count, rfc3339};
+use crate::ports::EffectKind;
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
-use crate::ports::EffectKind;
 use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
 use mend::By;
