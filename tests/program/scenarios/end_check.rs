@@ -6,7 +6,7 @@ use super::purses::With;
 use super::shop::{BUYER, Shop};
 
 /// What would be wrong, and the start of the sentence that must notice.
-const PLANTED: [(&str, &str); 25] = [
+const PLANTED: [(&str, &str); 26] = [
     ("UPDATE outbox_events SET event_type = 'ORDER_REFUNDED' WHERE event_type = 'ORDER_CREATED'", "an order has no ORDER_CREATED"),
     ("DELETE FROM outbox_events WHERE event_type = 'ORDER_TIMEOUT'", "an order has no ORDER_TIMEOUT"),
     ("DELETE FROM outbox_events WHERE event_type = 'ORDER_PAID'", "an order was paid without"),

@@ -92,6 +92,7 @@ pub(super) struct OrderView {
 impl From<Order> for OrderView {
     fn from(order: Order) -> OrderView {
         let (shipment, assets) = (order.shipment.as_ref(), order.assets);
+        let refund_id = order.running_refund();
         OrderView {
             order_id: order.id,
             order_no: order.order_no,
@@ -106,7 +107,7 @@ impl From<Order> for OrderView {
             coupon_discount: assets.coupon.map(|coupon| coupon.discount),
             wallet_amount: assets.names(Asset::Wallet).then_some(assets.wallet),
             points: assets.names(Asset::Points).then_some(assets.points),
-            refund_id: order.running_refund(),
+            refund_id,
             carrier: shipment.map(|shipment| shipment.carrier().to_owned()),
             tracking_no: shipment.map(|shipment| shipment.tracking_no().to_owned()),
             create_time: order.create_time,
