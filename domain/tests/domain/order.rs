@@ -223,7 +223,9 @@ fn a_step_changes_status_version_and_time_and_what_it_is_for_and_nothing_else() 
 #[test]
 fn a_step_announces_one_event_that_tells_what_happened_and_a_refund_begun_or_failed_none() {
     let told = |word: &str| match word {
-        "pay" => ("ORDER_PAID", r#""payTime":"2026-02-04T11:00:00.500000Z","amount":80.25,"productId":70001"#),
+        "pay" => {
+            ("ORDER_PAID", r#""payTime":"2026-02-04T11:00:00.500000Z","amount":80.25,"productId":70001"#)
+        }
         "ship" => (
             "ORDER_STATUS_CHANGED",
             r#""oldStatus":"paid","newStatus":"shipped","changedAt":"2026-02-04T11:00:00.500000Z""#,
