@@ -198,7 +198,7 @@ CREATE TABLE dead_letters (
 ) STRICT;
 CREATE INDEX idx_dead_letters_key ON dead_letters (message_key);
 CREATE INDEX idx_dead_letters_tenant ON dead_letters (tenant_id, id);
-CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id) WHERE status IN ('OPEN', 'REPLAYING');
+CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id, id) WHERE status IN ('OPEN', 'REPLAYING');
 
 CREATE TABLE listings (
     tenant_id   INTEGER NOT NULL,
