@@ -114,15 +114,16 @@ impl EffectQueries for Session {
     ) -> Result<Vec<EffectOfFact>, StoreError> {
         let mut found = Vec::new();
         for orders in orders.chunks(MAX_ROWS) {
-            let orders: Vec<i64> = padded(orders).into_iter().map(OrderId::get).collect();
-            let sql = format!(
-                "SELECT {columns} FROM {table} e WHERE e.tenant_id = ? AND e.order_id IN ({orders})",
-                columns = effect_columns(kind),
-                table = kind.table(),
-                orders = marks(orders.len()),
-            );
-            let values = values![tenant.get()].into_iter().chain(orders.into_iter().map(Value::from));
-            for row in &self.fetch(&sql, values.collect()).await? {
+            let (sql, values) = self.dialect.look_up(LookUp {
+                columns: &effect_columns(kind),
+                from: format!("{} e", kind.table()),
+                column: "e.order_id",
+                keys: padded(orders).into_iter().map(|order| order.get().into()).collect(),
+                conditions: "e.tenant_id = ?".to_owned(),
+                values: values![tenant.get()],
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
                 found.push(effect_of_fact(kind, row)?);
             }
         }

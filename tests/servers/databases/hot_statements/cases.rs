@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use handover_application::ports::{
-    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, Expected, ListingChangeKind, OnFailed, OutboxFilter,
-    Store as _,
+    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, EffectKind, Expected, ListingChangeKind, OnFailed,
+    OutboxFilter, Store as _,
 };
 use handover_contract::samples::{
     aggregate, confirmed, consumption, credit_change, dead_letter, event, event_id, later, listing_change,
@@ -219,7 +219,15 @@ pub(super) const CASES: &[Case] = &[
         .operations_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
     view!("entries by their keys", ["uk_ledger_entries"], |view| view
         .entries_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
-    unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "idx_credit_changes_order"], |unit| unit
+    view!("shipments of orders", ["uk_shipments"], |view| view
+        .effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("listing changes of orders", ["uk_listing_changes"], |view| view
+        .effects_of(EffectKind::ListingChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("notifications of orders", ["uk_notifications"], |view| view
+        .effects_of(EffectKind::Notification, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("credit changes of orders", ["uk_credit_changes"], |view| view
+        .effects_of(EffectKind::CreditChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "uk_credit_changes"], |unit| unit
         .change_credit(&[credit_change(LIVE, 7, CreditStep::Completed, "sent-7")])),
     unit!("changing listings", ["idx_listing_changes_product", "listings_pkey", "PRIMARY"], |unit| unit
         .change_listings(&[

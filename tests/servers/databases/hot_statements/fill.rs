@@ -27,6 +27,9 @@ const TABLES: &[&str] = &[
     "ledger_entries",
     "buyer_credit",
     "listing_changes",
+    "shipments",
+    "notifications",
+    "buyer_credit_changes",
     "idempotency_keys",
     "payments",
 ];
@@ -120,6 +123,19 @@ pub(super) async fn settled(database: &TestDatabase, rows: u32) {
         (
             "listing_changes (tenant_id, seller_id, product_id, order_id, aggregate_seq, kind, event_id, create_time)",
             format!("1, 20, seq, seq, 1, 'OCCUPIED', CONCAT('sent-', seq), {day}"),
+        ),
+        (
+            "shipments (tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time)",
+            format!("1, seq, 20, 10, 2, CONCAT('sent-', seq), {day}"),
+        ),
+        (
+            "notifications (tenant_id, user_id, side, order_id, aggregate_seq, old_status, new_status, changed_at, \
+             event_id, create_time)",
+            format!("1, 10, 'buyer', seq, 3, 'paid', 'shipped', {day}, CONCAT('sent-', seq), {day}"),
+        ),
+        (
+            "buyer_credit_changes (tenant_id, buyer_id, order_id, aggregate_seq, step, event_id, create_time)",
+            format!("1, 10, seq, 4, 'CANCELLED_BY_BUYER', CONCAT('sent-', seq), {day}"),
         ),
         (
             "idempotency_keys (tenant_id, user_id, route, idempotency_key, body_hash, token, status, answer_status, \
