@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use handover_application::ports::{
     ConsumedFilter, DeadLetterFilter, DeadLetterStatus, EffectKind, Expected, ListingChangeKind, OnFailed,
@@ -60,6 +61,12 @@ macro_rules! unit {
             },
         }
     };
+}
+
+/// An order without effects: a second one of the same fact would be a conflict.
+fn new_order() -> i64 {
+    static NEXT: AtomicI64 = AtomicI64::new(LIVE + 1_000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 const DUE: [&str; 5] = [
@@ -228,11 +235,11 @@ pub(super) const CASES: &[Case] = &[
     view!("credit changes of orders", ["uk_credit_changes"], |view| view
         .effects_of(EffectKind::CreditChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
     unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "uk_credit_changes"], |unit| unit
-        .change_credit(&[credit_change(LIVE, 7, CreditStep::Completed, "sent-7")])),
+        .change_credit(&[credit_change(LIVE, new_order(), CreditStep::Completed, "sent-7")])),
     unit!("changing listings", ["idx_listing_changes_product", "listings_pkey", "PRIMARY"], |unit| unit
         .change_listings(&[
-            listing_change(7, LIVE, ListingChangeKind::Occupied, "sent-7"),
-            listing_change(8, LIVE, ListingChangeKind::Occupied, "sent-8")
+            listing_change(7, new_order(), ListingChangeKind::Occupied, "sent-7"),
+            listing_change(8, new_order(), ListingChangeKind::Occupied, "sent-8")
         ])),
     unit!("removing expired keys", ["idx_idempotency_expire", "idempotency_keys_pkey", "PRIMARY"], |unit| {
         unit.sweep_requests(later(60), 100)
