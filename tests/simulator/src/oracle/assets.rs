@@ -253,7 +253,7 @@ async fn check_refunds(
             paid_back += live.iter().filter(|it| it.status == RefundStatus::Success).count();
         }
     }
-    if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.refund.is_some() {
+    if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.running_refund().is_some() {
         let (status, refund) = (order.status, order.refund);
         case.breaks(format!("order {} is {status} with {refund:?}, {paid_back} refunds succeeded", order.id));
     }
