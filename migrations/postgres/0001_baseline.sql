@@ -1,8 +1,11 @@
 -- The store. Texts that are compared are COLLATE "C": byte by byte, whatever the locale of the database. Money is in
 -- minor units.
+--
+-- Keys come after the other indexes of their table: of two that would cost the same, the planner takes the one that was
+-- made last, and while a table is empty all cost the same. The plan is kept when it has filled.
 
 CREATE TABLE products (
-    id          BIGINT PRIMARY KEY,
+    id          BIGINT NOT NULL,
     tenant_id   BIGINT NOT NULL,
     seller_id   BIGINT NOT NULL,
     title       TEXT NOT NULL,
@@ -14,9 +17,10 @@ CREATE TABLE products (
 );
 CREATE INDEX idx_products_page ON products (tenant_id, status, id);
 CREATE INDEX idx_products_tenant ON products (tenant_id, id);
+ALTER TABLE products ADD PRIMARY KEY (id);
 
 CREATE TABLE orders (
-    id            BIGINT PRIMARY KEY,
+    id            BIGINT NOT NULL,
     order_no      VARCHAR(64) COLLATE "C" NOT NULL,
     tenant_id     BIGINT NOT NULL,
     product_id    BIGINT NOT NULL,
@@ -43,9 +47,10 @@ CREATE INDEX idx_orders_buyer ON orders (tenant_id, buyer_id, id);
 CREATE INDEX idx_orders_seller ON orders (tenant_id, seller_id, id);
 CREATE INDEX idx_orders_pending ON orders (create_time, id) WHERE status = 'pending';
 CREATE INDEX idx_orders_updated ON orders (update_time, id);
+ALTER TABLE orders ADD PRIMARY KEY (id);
 
 CREATE TABLE payments (
-    id             BIGINT PRIMARY KEY,
+    id             BIGINT NOT NULL,
     tenant_id      BIGINT NOT NULL,
     order_id       BIGINT NOT NULL,
     amount_minor   BIGINT NOT NULL,
@@ -60,6 +65,7 @@ CREATE TABLE payments (
 );
 CREATE UNIQUE INDEX idx_payments_processing ON payments (tenant_id, order_id) WHERE status = 'PROCESSING';
 CREATE INDEX idx_payments_order ON payments (tenant_id, order_id, id);
+ALTER TABLE payments ADD PRIMARY KEY (id);
 
 -- Columns without a default are those a row inserted by hand has to name. The checks keep out what the relay could
 -- not read: one bad row would stop all of them.
@@ -88,7 +94,6 @@ CREATE TABLE outbox_events (
     partition_no    INTEGER NOT NULL
                     GENERATED ALWAYS AS ((((aggregate_id % 64 + tenant_id % 64 * 31) % 64 + 64) % 64)::integer) STORED
 );
-CREATE UNIQUE INDEX uk_event_id ON outbox_events (event_id);
 CREATE INDEX idx_status_time ON outbox_events (status, next_retry_time);
 CREATE INDEX idx_aggregate ON outbox_events (aggregate_type, aggregate_id);
 CREATE INDEX idx_type_time ON outbox_events (event_type, create_time);
@@ -103,7 +108,8 @@ CREATE INDEX idx_outbox_failed ON outbox_events
     WHERE status = 'FAILED' AND released_time IS NULL;
 CREATE INDEX idx_outbox_order ON outbox_events (aggregate_type, aggregate_id, tenant_id, aggregate_seq, id)
     WHERE status IN ('NEW', 'RETRY');
-CREATE INDEX idx_outbox_sent ON outbox_events (sent_time) WHERE sent_time IS NOT NULL;
+CREATE INDEX idx_outbox_sent ON outbox_events (sent_time, id) WHERE sent_time IS NOT NULL;
+CREATE UNIQUE INDEX uk_event_id ON outbox_events (event_id);
 -- A queue table: what is settled is cleaned up early, or every scan walks over it.
 ALTER TABLE outbox_events SET (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05,
@@ -130,10 +136,9 @@ CREATE TABLE event_consume_log (
     next_retry_time TIMESTAMPTZ(6),
     aggregate_type  VARCHAR(64) COLLATE "C" NOT NULL,
     aggregate_id    BIGINT NOT NULL,
-    aggregate_seq   BIGINT NOT NULL,
-    CONSTRAINT uk_consumer_event UNIQUE (consumer, event_id)
+    aggregate_seq   BIGINT NOT NULL
 );
-CREATE INDEX idx_consume_unsettled ON event_consume_log (consumer, consume_time)
+CREATE INDEX idx_consume_unsettled ON event_consume_log (consumer, consume_time, id)
     WHERE status IN ('PROCESSING', 'WAITING', 'FAILED');
 CREATE INDEX idx_consume_event ON event_consume_log (event_id);
 -- Everything that is not applied: few rows of many.
@@ -141,6 +146,7 @@ CREATE INDEX idx_consume_open ON event_consume_log (status, id)
     WHERE status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD');
 -- Counts read the index alone.
 CREATE INDEX idx_consume_count ON event_consume_log (consumer, status, tenant_id);
+ALTER TABLE event_consume_log ADD CONSTRAINT uk_consumer_event UNIQUE (consumer, event_id);
 
 CREATE TABLE consumer_subscriptions (
     consumer      VARCHAR(64) COLLATE "C" PRIMARY KEY,
@@ -179,12 +185,12 @@ CREATE TABLE dead_letters (
     died_at     TIMESTAMPTZ(6) NOT NULL,
     status      VARCHAR(16) COLLATE "C" NOT NULL CHECK (status IN ('OPEN', 'REPLAYING', 'REPLAYED', 'DISCARDED')),
     decided_at  TIMESTAMPTZ(6),
-    note        TEXT,
-    CONSTRAINT uk_dead_letter UNIQUE (queue, message_key)
+    note        TEXT
 );
 CREATE INDEX idx_dead_letters_key ON dead_letters (message_key);
 CREATE INDEX idx_dead_letters_tenant ON dead_letters (tenant_id, id);
-CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id) WHERE status IN ('OPEN', 'REPLAYING');
+CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id, id) WHERE status IN ('OPEN', 'REPLAYING');
+ALTER TABLE dead_letters ADD CONSTRAINT uk_dead_letter UNIQUE (queue, message_key);
 
 CREATE TABLE listings (
     tenant_id   BIGINT NOT NULL,
@@ -192,10 +198,10 @@ CREATE TABLE listings (
     product_id  BIGINT NOT NULL,
     taken_by    BIGINT,
     event_id    VARCHAR(64) COLLATE "C" NOT NULL,
-    update_time TIMESTAMPTZ(6) NOT NULL,
-    PRIMARY KEY (tenant_id, product_id, seller_id)
+    update_time TIMESTAMPTZ(6) NOT NULL
 );
 CREATE INDEX idx_listings_seller ON listings (tenant_id, seller_id, product_id);
+ALTER TABLE listings ADD PRIMARY KEY (tenant_id, product_id, seller_id);
 
 -- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE listing_changes (
@@ -209,9 +215,9 @@ CREATE TABLE listing_changes (
     event_id      VARCHAR(64) COLLATE "C" NOT NULL,
     create_time   TIMESTAMPTZ(6) NOT NULL
 );
-CREATE UNIQUE INDEX uk_listing_changes ON listing_changes (tenant_id, order_id, kind);
 -- The listing of a product follows from all of its changes.
 CREATE INDEX idx_listing_changes_product ON listing_changes (tenant_id, product_id);
+CREATE UNIQUE INDEX uk_listing_changes ON listing_changes (tenant_id, order_id, kind);
 
 CREATE TABLE shipments (
     id            BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
@@ -223,9 +229,9 @@ CREATE TABLE shipments (
     event_id      VARCHAR(64) COLLATE "C" NOT NULL,
     create_time   TIMESTAMPTZ(6) NOT NULL
 );
-CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 CREATE INDEX idx_shipments_seller ON shipments (tenant_id, seller_id, id);
 CREATE INDEX idx_shipments_buyer ON shipments (tenant_id, buyer_id, id);
+CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 
 -- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE notifications (
@@ -241,8 +247,8 @@ CREATE TABLE notifications (
     event_id      VARCHAR(64) COLLATE "C" NOT NULL,
     create_time   TIMESTAMPTZ(6) NOT NULL
 );
-CREATE UNIQUE INDEX uk_notifications ON notifications (tenant_id, order_id, new_status, side);
 CREATE INDEX idx_notifications_user ON notifications (tenant_id, user_id, id);
+CREATE UNIQUE INDEX uk_notifications ON notifications (tenant_id, order_id, new_status, side);
 
 CREATE TABLE buyer_credit_changes (
     id            BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
@@ -270,7 +276,7 @@ CREATE TABLE buyer_credit (
 );
 
 CREATE TABLE coupons (
-    id              BIGINT PRIMARY KEY,
+    id              BIGINT NOT NULL,
     tenant_id       BIGINT NOT NULL,
     user_id         BIGINT NOT NULL,
     discount_minor  BIGINT NOT NULL,
@@ -284,6 +290,7 @@ CREATE TABLE coupons (
 );
 CREATE INDEX idx_coupons_user ON coupons (tenant_id, user_id, id);
 CREATE INDEX idx_coupons_expiry ON coupons (expires_at, id) WHERE status = 'AVAILABLE';
+ALTER TABLE coupons ADD PRIMARY KEY (id);
 
 CREATE TABLE asset_holds (
     tenant_id   BIGINT NOT NULL,
@@ -298,11 +305,11 @@ CREATE TABLE asset_holds (
     create_time TIMESTAMPTZ(6) NOT NULL,
     update_time TIMESTAMPTZ(6) NOT NULL,
     -- The order of assets is not that of their names.
-    asset_no    BIGINT GENERATED ALWAYS AS (CASE asset WHEN 'coupon' THEN 0 WHEN 'wallet' THEN 1 ELSE 2 END) STORED,
-    PRIMARY KEY (tenant_id, order_id, asset)
+    asset_no    BIGINT GENERATED ALWAYS AS (CASE asset WHEN 'coupon' THEN 0 WHEN 'wallet' THEN 1 ELSE 2 END) STORED
 );
 CREATE INDEX idx_holds_frozen ON asset_holds (create_time, order_id, asset_no) WHERE status = 'FROZEN';
 CREATE INDEX idx_holds_user ON asset_holds (tenant_id, user_id, asset, order_id) WHERE status = 'FROZEN';
+ALTER TABLE asset_holds ADD PRIMARY KEY (tenant_id, order_id, asset);
 
 -- The marketplace's own accounts have no row here: every payment would wait for every other.
 CREATE TABLE asset_balances (
@@ -334,10 +341,10 @@ CREATE TABLE asset_operations (
     balance_after   BIGINT,
     event_id        VARCHAR(64) COLLATE "C",
     trace_id        TEXT,
-    create_time     TIMESTAMPTZ(6) NOT NULL,
-    UNIQUE (tenant_id, idempotency_key)
+    create_time     TIMESTAMPTZ(6) NOT NULL
 );
 CREATE INDEX idx_asset_operations_order ON asset_operations (tenant_id, order_id, id);
+ALTER TABLE asset_operations ADD CONSTRAINT uk_asset_operations UNIQUE (tenant_id, idempotency_key);
 
 CREATE TABLE ledger_entries (
     id              BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
@@ -351,11 +358,11 @@ CREATE TABLE ledger_entries (
     balance_after   BIGINT,
     create_time     TIMESTAMPTZ(6) NOT NULL
 );
-CREATE UNIQUE INDEX uk_ledger_entries ON ledger_entries (tenant_id, idempotency_key, account);
 CREATE INDEX idx_ledger_account ON ledger_entries (tenant_id, user_id, account, id);
+CREATE UNIQUE INDEX uk_ledger_entries ON ledger_entries (tenant_id, idempotency_key, account);
 
 CREATE TABLE refunds (
-    id                BIGINT PRIMARY KEY,
+    id                BIGINT NOT NULL,
     tenant_id         BIGINT NOT NULL,
     order_id          BIGINT NOT NULL,
     payment_id        BIGINT NOT NULL,
@@ -375,6 +382,7 @@ CREATE INDEX idx_refunds_order ON refunds (tenant_id, order_id, id);
 CREATE INDEX idx_refunds_due ON refunds (next_attempt_time, id) WHERE status = 'PROCESSING';
 -- No more goes back than came.
 CREATE UNIQUE INDEX idx_refunds_payment ON refunds (payment_id) WHERE status <> 'FAILED';
+ALTER TABLE refunds ADD PRIMARY KEY (id);
 
 -- Operations and entries are only ever added to: whoever was granted more by default, beside the owner, loses it.
 DO $$
@@ -405,10 +413,11 @@ CREATE TABLE idempotency_keys (
     answer          TEXT,
     trace_id        VARCHAR(64) NOT NULL,
     create_time     TIMESTAMPTZ(6) NOT NULL,
-    expire_time     TIMESTAMPTZ(6) NOT NULL,
-    CONSTRAINT uk_idempotency_keys UNIQUE (tenant_id, user_id, route, idempotency_key)
+    expire_time     TIMESTAMPTZ(6) NOT NULL
 );
 CREATE INDEX idx_idempotency_expire ON idempotency_keys (expire_time, id);
+ALTER TABLE idempotency_keys
+    ADD CONSTRAINT uk_idempotency_keys UNIQUE (tenant_id, user_id, route, idempotency_key);
 
 -- Only ever added to.
 CREATE TABLE audit_log (

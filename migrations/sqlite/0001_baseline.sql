@@ -198,7 +198,7 @@ CREATE TABLE dead_letters (
 ) STRICT;
 CREATE INDEX idx_dead_letters_key ON dead_letters (message_key);
 CREATE INDEX idx_dead_letters_tenant ON dead_letters (tenant_id, id);
-CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id) WHERE status IN ('OPEN', 'REPLAYING');
+CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id, id) WHERE status IN ('OPEN', 'REPLAYING');
 
 CREATE TABLE listings (
     tenant_id   INTEGER NOT NULL,
@@ -223,9 +223,9 @@ CREATE TABLE listing_changes (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX uk_listing_changes ON listing_changes (tenant_id, order_id, kind);
 -- The listing of a product follows from all of its changes.
 CREATE INDEX idx_listing_changes_product ON listing_changes (tenant_id, product_id);
+CREATE UNIQUE INDEX uk_listing_changes ON listing_changes (tenant_id, order_id, kind);
 
 CREATE TABLE shipments (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -237,9 +237,9 @@ CREATE TABLE shipments (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 CREATE INDEX idx_shipments_seller ON shipments (tenant_id, seller_id, id);
 CREATE INDEX idx_shipments_buyer ON shipments (tenant_id, buyer_id, id);
+CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 
 -- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
 CREATE TABLE notifications (
@@ -255,8 +255,8 @@ CREATE TABLE notifications (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX uk_notifications ON notifications (tenant_id, order_id, new_status, side);
 CREATE INDEX idx_notifications_user ON notifications (tenant_id, user_id, id);
+CREATE UNIQUE INDEX uk_notifications ON notifications (tenant_id, order_id, new_status, side);
 
 CREATE TABLE buyer_credit_changes (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,5 +1,7 @@
 //! What differs between engines, and the pieces of SQL that do not.
 
+use crate::value::Value;
+
 /// How rows are claimed from a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claiming {
@@ -55,6 +57,54 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// The sum of integers as an integer: engines make another type of it.
     fn sum(&self, of: &str) -> String;
+
+    /// A column for a condition that no index may serve, on an engine that knows no hints.
+    fn unindexed(&self, column: &str) -> String {
+        column.to_owned()
+    }
+
+    /// A word that the planner does not know, so that no partial index serves, on an engine that knows no hints.
+    fn hidden(&self, word: &str) -> String {
+        format!("'{word}'")
+    }
+
+    /// Joins the one row of a table, if there is one, that has the key of the row before it.
+    fn left_join_one(&self, table: &str, alias: &str, key: &str, on: &str) -> String {
+        format!("LEFT JOIN {table} {alias} {key} ON {on}", key = self.by_key(key))
+    }
+
+    /// The statement of a look-up by keys, and its values.
+    fn look_up(&self, by: LookUp<'_>) -> (String, Vec<Value>) {
+        let LookUp { columns, from, joined, column, keys, conditions, values, order, lock } = by;
+        let (join, mut bound) = joined;
+        let order = if order.is_empty() { String::new() } else { format!("ORDER BY {order}") };
+        let sql = format!(
+            "SELECT {columns} FROM {from} {join} WHERE {column} IN ({}) AND {conditions} {order} {lock}",
+            marks(keys.len())
+        );
+        bound.extend(keys);
+        bound.extend(values);
+        (sql, bound)
+    }
+}
+
+/// Rows that are found by a list of keys. Each key is searched for in the index by itself: PostgreSQL would otherwise
+/// read all that has the other columns of the key as long as it takes the table for small.
+#[derive(Default)]
+pub(crate) struct LookUp<'a> {
+    pub(crate) columns: &'a str,
+    /// The table, with its hint.
+    pub(crate) from: String,
+    /// What is joined to it, and the values of that.
+    pub(crate) joined: (String, Vec<Value>),
+    /// The column that is one of the keys.
+    pub(crate) column: &'a str,
+    pub(crate) keys: Vec<Value>,
+    /// The other conditions, and their values.
+    pub(crate) conditions: String,
+    pub(crate) values: Vec<Value>,
+    pub(crate) order: &'a str,
+    pub(crate) lock: &'static str,
 }
 
 /// The most rows of one multi-row statement. With the widest table it stays far below every engine's limit of

@@ -29,9 +29,9 @@ pub struct Envelope {
     pub payload: Value,
 }
 
-/// UTC with `Z` and no more fraction digits than needed (spec §1 "time").
+/// UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
 pub(super) fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
 }
 
 impl Envelope {

@@ -59,7 +59,7 @@ fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
             concat!(
                 r#"{"orderId":900001,"orderNo":"202602041030000000900001","buyerId":10001,"sellerId":10002,"#,
                 r#""totalAmount":88.50,"paymentId":600001,"transactionId":"txn-1","amount":80.25,"currency":"CNY","#,
-                r#""paymentMethod":"alipay","occurredTime":"2026-02-04T10:31:00.250Z"}"#
+                r#""paymentMethod":"alipay","occurredTime":"2026-02-04T10:31:00.250000Z"}"#
             )
         );
     }

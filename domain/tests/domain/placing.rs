@@ -53,7 +53,7 @@ fn placing_an_order_announces_it_and_starts_its_timeout() {
         [EventType::OrderCreated, EventType::OrderTimeout]
     );
     assert_eq!(events[0].to_json(), format!(r#"{{{FACTS},"productId":70001,"quantity":1,"price":88.50}}"#));
-    assert_eq!(events[1].to_json(), format!(r#"{{{FACTS},"createTime":"2026-02-04T10:30:00Z"}}"#));
+    assert_eq!(events[1].to_json(), format!(r#"{{{FACTS},"createTime":"2026-02-04T10:30:00.000000Z"}}"#));
 }
 
 #[test]

@@ -68,8 +68,7 @@ fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
         assert_eq!(event.event_type().as_str(), name);
         assert_eq!(event.event_type().aggregate().as_str(), "Refund");
         assert_eq!(event.aggregate_id(), 500_001);
-        let own =
-            r#""refundId":500001,"amount":80.25,"currency":"CNY","occurredTime":"2026-02-04T11:00:00.500Z""#;
+        let own = r#""refundId":500001,"amount":80.25,"currency":"CNY","occurredTime":"2026-02-04T11:00:00.500000Z""#;
         assert_eq!(event.to_json(), format!("{{{FACTS},{own}}}"));
     }
 }

@@ -7,6 +7,7 @@ mod canaries;
 mod commands;
 mod encryption;
 mod errors;
+mod hot_statements;
 mod locks;
 mod migrations;
 mod outages;

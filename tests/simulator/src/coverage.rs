@@ -18,6 +18,7 @@ pub struct Coverage {
 
 /// What the runs have to reach beside all faults, points and edges.
 pub(crate) const PLACES: &[&str] = &[
+    "a second event of a fact",
     "a FAILED event",
     "a completed order",
     "a dead letter",

@@ -23,9 +23,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serializer;
 use serde_json::Value;
 
-/// UTC with `Z` and no more fraction digits than needed (spec §1 "time").
+/// UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
 pub(crate) fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
 }
 
 pub(crate) fn rfc3339_or_null<S: Serializer>(

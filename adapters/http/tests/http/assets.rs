@@ -216,7 +216,7 @@ async fn coupons_are_listed_newest_first_as_they_stand_now() {
     let (first, second) = (&page.data["items"][0], &page.data["items"][1]);
     let expected = json!({
         "couponId": lasting, "discount": second["discount"], "minSpend": second["minSpend"],
-        "expiresAt": "2026-03-01T00:00:00Z", "status": "AVAILABLE", "orderId": null
+        "expiresAt": "2026-03-01T00:00:00.000000Z", "status": "AVAILABLE", "orderId": null
     });
     assert_eq!(*second, expected);
     assert_eq!((&first["couponId"], &first["status"]), (&json!(soon), &json!("EXPIRED")));

@@ -51,21 +51,21 @@ async fn an_operator_gives_money_points_and_coupons() {
     let money = &deposit.data["amount"];
     let expected = json!({
         "userId": BUYER, "asset": "wallet", "operation": "DEPOSIT", "amount": money, "balanceAfter": money,
-        "idempotencyKey": "deposit:8:9:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "deposit:8:9:k-1", "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(deposit.data, expected);
     let grant = world.give(GRANTS, "k-1", r#"{"points":300}"#).await.expect(201, "00000");
     let expected = json!({
         "userId": BUYER, "asset": "points", "operation": "GRANT", "amount": 300, "balanceAfter": 300,
-        "idempotencyKey": "grant:8:9:k-1", "createTime": "2026-01-31T08:00:00Z"
+        "idempotencyKey": "grant:8:9:k-1", "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(grant.data, expected);
     let issued = world.give(COUPONS, "k-1", COUPON).await.expect(201, "00000");
     assert!(issued.text.contains(r#""discount":5.00,"minSpend":20.50,"#), "{}", issued.text);
     let expected = json!({
         "couponId": issued.id("couponId"), "userId": BUYER, "discount": issued.data["discount"],
-        "minSpend": issued.data["minSpend"], "expiresAt": "2026-02-28T16:00:00Z", "status": "AVAILABLE",
-        "createTime": "2026-01-31T08:00:00Z"
+        "minSpend": issued.data["minSpend"], "expiresAt": "2026-02-28T16:00:00.000000Z", "status": "AVAILABLE",
+        "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(issued.data, expected);
     let audit = world.get_operating("/api/v1/ops/audit").send().await.expect(200, "00000");

@@ -91,7 +91,7 @@ async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
         items[1],
         json!({
             "queue": QUEUE, "messageKey": id, "eventId": id, "tenantId": 1, "eventType": "ORDER_CREATED",
-            "traceId": "t-1", "reason": "消息消费失败: out of paper", "diedAt": "2026-01-31T08:00:00Z",
+            "traceId": "t-1", "reason": "消息消费失败: out of paper", "diedAt": "2026-01-31T08:00:00.000000Z",
             "status": "OPEN", "decidedAt": null, "note": null, "body": { "a": "***" }
         })
     );
@@ -192,7 +192,7 @@ async fn a_discarded_letter_is_closed_with_its_reason() {
     let item = &page["items"][0];
     assert_eq!(
         (&item["messageKey"], &item["note"], &item["decidedAt"]),
-        (&json!(stray), &json!("a stray"), &json!("2026-01-31T08:00:00Z"))
+        (&json!(stray), &json!("a stray"), &json!("2026-01-31T08:00:00.000000Z"))
     );
     assert_eq!(world.letter_status(&id).await, "OPEN");
 }

@@ -18,7 +18,7 @@ async fn the_consume_log_is_shown_row_by_row() {
             "aggregateId": order, "aggregateSeq": 1, "tenantId": 1, "status": "DEAD", "attempts": 4,
             "nextRetryTime": null, "leaseUntil": null, "errorMessage": "out of paper", "idempotencyKey": null,
             "consumeResult": null, "payloadHash": "h", "traceId": item["traceId"], "costMs": 0,
-            "consumeTime": "2026-01-31T08:00:00Z"
+            "consumeTime": "2026-01-31T08:00:00.000000Z"
         })
     );
     let about = format!("?eventId={id}");

@@ -62,7 +62,7 @@ async fn both_parties_are_told_of_each_changed_status_newest_first() {
             items[1],
             json!({
                 "notificationId": items[1]["notificationId"], "as": side, "orderId": order, "oldStatus": "paid",
-                "newStatus": "shipped", "changedAt": "2026-01-31T08:00:00Z", "eventId": event, "createTime": time
+                "newStatus": "shipped", "changedAt": "2026-01-31T08:00:00.000000Z", "eventId": event, "createTime": time
             })
         );
         let first = world.mine(user, "notifications?limit=1").await;

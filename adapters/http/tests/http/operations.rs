@@ -35,8 +35,8 @@ async fn an_operator_sees_the_outbox_of_its_tenant() {
         &json!({
             "eventId": created["eventId"], "eventType": "ORDER_CREATED", "aggregateType": "Order", "aggregateId": id,
             "aggregateSeq": 1, "tenantId": 1, "status": "NEW", "retryCount": 0, "maxRetryCount": 3,
-            "nextRetryTime": null, "lastError": null, "createTime": "2026-01-31T08:00:00Z",
-            "updateTime": "2026-01-31T08:00:00Z", "sentTime": null, "releasedTime": null, "traceId": "t-1",
+            "nextRetryTime": null, "lastError": null, "createTime": "2026-01-31T08:00:00.000000Z",
+            "updateTime": "2026-01-31T08:00:00.000000Z", "sentTime": null, "releasedTime": null, "traceId": "t-1",
             "payload": payload
         })
     );

@@ -20,8 +20,8 @@ async fn an_order_shows_who_buys_what_for_how_much() {
             "orderId": id, "orderNo": format!("20260131080000{id:010}"), "productId": product, "buyerId": BUYER,
             "sellerId": SELLER, "status": "pending", "cancelReason": null, "totalAmount": money,
             "payableAmount": money, "couponId": null, "couponDiscount": null, "walletAmount": null, "points": null,
-            "refundId": null, "carrier": null, "trackingNo": null, "createTime": "2026-01-31T08:00:00Z",
-            "payTime": null, "updateTime": "2026-01-31T08:00:00Z"
+            "refundId": null, "carrier": null, "trackingNo": null, "createTime": "2026-01-31T08:00:00.000000Z",
+            "payTime": null, "updateTime": "2026-01-31T08:00:00.000000Z"
         })
     );
     let path = format!("/api/v1/orders/{id}");

@@ -20,7 +20,7 @@ async fn a_product_is_listed_hidden_and_shown_by_its_seller() {
         listed.data,
         json!({
             "productId": id, "title": "二手自行车", "price": listed.data["price"], "status": "on_sale",
-            "sellerId": SELLER, "createTime": "2026-01-31T08:00:00Z"
+            "sellerId": SELLER, "createTime": "2026-01-31T08:00:00.000000Z"
         })
     );
     let path = format!("/api/v1/products/{id}");

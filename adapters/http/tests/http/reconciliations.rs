@@ -49,7 +49,7 @@ async fn a_market_where_everything_arrived_is_sound() {
     assert!(number("events") >= 5 && number("confirmed") == number("events"), "{told}");
     assert!(number("consumed") > 0 && number("effects") > 0, "{told}");
     let expected = json!({
-        "from": "2026-01-30T08:00:20Z", "to": "2026-01-31T08:00:20Z", "orders": told["orders"],
+        "from": "2026-01-30T08:00:20.000000Z", "to": "2026-01-31T08:00:20.000000Z", "orders": told["orders"],
         "events": told["events"], "confirmed": told["confirmed"], "consumed": told["consumed"],
         "effects": told["effects"], "pending": 1, "parked": 0, "sound": true,
         "counts": {
@@ -61,7 +61,7 @@ async fn a_market_where_everything_arrived_is_sound() {
     });
     assert_eq!(told, expected);
     let before = world.reconciled("?to=2026-01-31T08:00:00Z").await;
-    assert_eq!((&before["from"], &before["orders"]), (&json!("2026-01-30T08:00:00Z"), &json!(0)));
+    assert_eq!((&before["from"], &before["orders"]), (&json!("2026-01-30T08:00:00.000000Z"), &json!(0)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,13 +67,13 @@ async fn named_events_are_redriven_and_the_answer_says_what_became_of_each() {
         answer.data,
         json!({
             "dryRun": false, "matched": 3, "redriven": 2, "skipped": 1, "notFound": ["no-such"], "more": false,
-            "nextCursor": null, "firstDue": "2026-01-31T08:00:00Z", "lastDue": "2026-01-31T08:00:00.500Z"
+            "nextCursor": null, "firstDue": "2026-01-31T08:00:00.000000Z", "lastDue": "2026-01-31T08:00:00.500000Z"
         })
     );
     let row = world.look(&format!("outbox/{}", ids[1])).await;
     assert_eq!(
         (&row["status"], &row["nextRetryTime"]),
-        (&json!("RETRY"), &json!("2026-01-31T08:00:00.500Z"))
+        (&json!("RETRY"), &json!("2026-01-31T08:00:00.500000Z"))
     );
     let entry = &world.changes().await[0];
     assert_eq!(
@@ -81,7 +81,7 @@ async fn named_events_are_redriven_and_the_answer_says_what_became_of_each() {
         &json!({
             "auditId": entry["auditId"], "tenantId": 1, "actor": "user:9", "action": "outbox.redrive",
             "selection": { "eventIds": [ids[1], ids[0], new, "no-such"], "perSecond": 2 }, "matched": 2, "changed": 2,
-            "reason": "mended", "traceId": answer.trace_id, "createTime": "2026-01-31T08:00:00Z"
+            "reason": "mended", "traceId": answer.trace_id, "createTime": "2026-01-31T08:00:00.000000Z"
         })
     );
 }
@@ -98,9 +98,9 @@ async fn a_filter_means_failed_events_and_a_dry_run_changes_nothing() {
     let filters = [
         (json!({ "status": "SENT" }), 0),
         (json!({ "eventType": "ORDER_PAID" }), 0),
-        (json!({ "to": "2026-01-31T08:00:00Z" }), 0),
+        (json!({ "to": "2026-01-31T08:00:00.000000Z" }), 0),
         (
-            json!({ "tenantId": 1, "from": "2026-01-31T08:00:00Z", "eventType": "ORDER_CREATED", "status": null }),
+            json!({ "tenantId": 1, "from": "2026-01-31T08:00:00.000000Z", "eventType": "ORDER_CREATED", "status": null }),
             1,
         ),
         (json!({ "status": "FAILED" }), 1),
@@ -184,7 +184,7 @@ async fn a_blocked_aggregate_is_listed_until_it_is_released() {
         json!({
             "items": [{
                 "aggregateType": "Order", "aggregateId": order, "tenantId": 1, "eventId": ids[0],
-                "eventType": "ORDER_CREATED", "lastError": "消息发送失败: NO_ROUTE", "since": "2026-01-31T08:00:00Z",
+                "eventType": "ORDER_CREATED", "lastError": "消息发送失败: NO_ROUTE", "since": "2026-01-31T08:00:00.000000Z",
                 "held": 0
             }],
             "nextCursor": null

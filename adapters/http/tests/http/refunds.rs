@@ -41,7 +41,7 @@ async fn a_paid_order_is_paid_back_once_and_is_not_shipped_meanwhile() {
     let expected = json!({
         "refundId": refund, "orderId": order, "paymentId": asked.id("paymentId"), "amount": asked.data["amount"],
         "currency": "CNY", "status": "PROCESSING", "reason": "it is not as shown",
-        "createTime": "2026-01-31T08:00:00Z"
+        "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(asked.data, expected);
     assert_eq!(world.refund(order).await.data, expected, "asked again it is the same one");

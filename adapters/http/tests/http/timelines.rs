@@ -50,7 +50,7 @@ async fn the_parties_see_what_happened_in_order_of_time() {
     assert_eq!(
         first,
         &json!({
-            "at": "2026-01-31T08:00:00Z", "kind": "state", "eventId": first["eventId"],
+            "at": "2026-01-31T08:00:00.000000Z", "kind": "state", "eventId": first["eventId"],
             "eventType": "ORDER_CREATED", "status": "pending", "what": "order placed", "traceId": first["traceId"]
         })
     );

@@ -13,7 +13,7 @@ use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPAR
 use super::{migrations, postgres_bells};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, numbered};
+use crate::dialect::{Claiming, Dialect, LookUp, marks, numbered};
 use crate::facts::ServerFacts;
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
@@ -185,6 +185,34 @@ impl Dialect for PostgresDialect {
 
     fn sum(&self, of: &str) -> String {
         format!("CAST(sum({of}) AS BIGINT)")
+    }
+
+    fn unindexed(&self, column: &str) -> String {
+        format!("COALESCE({column}, {column})")
+    }
+
+    fn hidden(&self, word: &str) -> String {
+        format!("(SELECT '{word}')")
+    }
+
+    fn left_join_one(&self, table: &str, alias: &str, _key: &str, on: &str) -> String {
+        // Without LIMIT it is a join like others, planned for what the table held when the statement was prepared.
+        format!("LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {on} LIMIT 1) AS {alias} ON TRUE")
+    }
+
+    fn look_up(&self, by: LookUp<'_>) -> (String, Vec<Value>) {
+        let LookUp { columns, from, joined, column, keys, conditions, values, order, lock } = by;
+        let (join, join_values) = joined;
+        let order = if order.is_empty() { String::new() } else { format!("ORDER BY {order}") };
+        // The keys come sorted, so rows are locked in their order. OFFSET keeps the search apart from the list.
+        let sql = format!(
+            "SELECT r.* FROM (SELECT DISTINCT k FROM unnest(ARRAY[{keys}]) AS listed (k) ORDER BY k) AS listed \
+             CROSS JOIN LATERAL (SELECT {columns} FROM {from} {join} WHERE {column} = listed.k AND {conditions} \
+             OFFSET 0 {lock}) AS r {order}",
+            keys = marks(keys.len()),
+        );
+        let bound = keys.into_iter().chain(join_values).chain(values).collect();
+        (sql, bound)
     }
 }
 

@@ -13,7 +13,7 @@ use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};
 use super::page::Page;
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -74,15 +74,24 @@ pub(super) fn counts(tenant: Option<TenantId>) -> (String, Vec<Value>) {
 }
 
 /// A page of the log.
-pub(super) fn page(filter: &ConsumedFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    let page = Page::below(CONSUMED, "id", before)
-        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+pub(super) fn page(
+    dialect: &dyn Dialect,
+    filter: &ConsumedFilter,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    // The few rows of one event are sorted; all others are read in the order of ids.
+    let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
+    let is = |column| format!("{} = ?", dialect.unindexed(column));
+    let page = Page::below(CONSUMED, id, before)
+        .with(&is("tenant_id"), filter.tenant.map(TenantId::get))
         .with("event_id = ?", filter.event_id.as_ref())
-        .with("consumer = ?", filter.consumer.as_ref())
+        .with(&is("consumer"), filter.consumer.as_ref())
         .with("status = ?", filter.status.map(ConsumeStatus::as_str));
     // In the words of idx_consume_open, or SQLite would not know that it serves.
     let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
     let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);
+    let is_open = is_open && filter.event_id.is_none();
     if is_open { page.and(open) } else { page }.of_at_most(most)
 }
 
@@ -100,6 +109,48 @@ fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
         }),
     };
     Ok(Unapplied { event: outbox_row(row)?, record })
+}
+
+/// The events of aggregates of one tenant and kind that the consumer has not settled, each with its record.
+fn unapplied_of(
+    dialect: &dyn Dialect,
+    consumer: &str,
+    types: &[Value],
+    since: DateTime<Utc>,
+    (tenant, kind, ids): (i64, &str, &[i64]),
+) -> (String, Vec<Value>) {
+    let mut values = values![kind, tenant];
+    values.extend(types.iter().cloned());
+    values.push(since.into());
+    dialect.look_up(LookUp {
+        columns: &format!(
+            "{COLUMNS}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
+             l.lease_until, l.error_message, l.consume_time"
+        ),
+        from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
+        joined: (record_of_o(dialect), values![consumer]),
+        column: "o.aggregate_id",
+        keys: padded(ids).into_iter().map(Value::from).collect(),
+        conditions: format!(
+            "o.aggregate_type = ? AND o.tenant_id = ? AND {event_type} IN ({types}) AND {create_time} >= ? \
+             AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
+            event_type = dialect.unindexed("o.event_type"),
+            create_time = dialect.unindexed("o.create_time"),
+            types = marks(types.len()),
+        ),
+        values,
+        ..LookUp::default()
+    })
+}
+
+/// Joins the record that a consumer has of the event `o`.
+fn record_of_o(dialect: &dyn Dialect) -> String {
+    dialect.left_join_one(
+        "event_consume_log",
+        "l",
+        "uk_consumer_event",
+        "l.consumer = ? AND l.event_id = o.event_id",
+    )
 }
 
 fn type_values(types: &[&str]) -> Vec<Value> {
@@ -142,23 +193,7 @@ impl ConsumeQueries for Session {
             ids.sort_unstable();
             ids.dedup();
             for ids in ids.chunks(MAX_ROWS) {
-                let ids = padded(ids);
-                let sql = format!(
-                    "SELECT {COLUMNS}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
-                     l.lease_until, l.error_message, l.consume_time FROM outbox_events o {index} \
-                     LEFT JOIN event_consume_log l ON l.consumer = ? AND l.event_id = o.event_id \
-                     WHERE o.aggregate_type = ? AND o.aggregate_id IN ({ids}) AND o.tenant_id = ? \
-                     AND o.event_type IN ({types}) AND o.create_time >= ? \
-                     AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
-                    index = self.dialect.index("idx_aggregate"),
-                    ids = marks(ids.len()),
-                    types = marks(types.len()),
-                );
-                let mut values = values![consumer, kind];
-                values.extend(ids.into_iter().map(Value::from));
-                values.push(tenant.into());
-                values.extend(types.iter().cloned());
-                values.push(since.into());
+                let (sql, values) = unapplied_of(self.dialect, consumer, &types, since, (tenant, kind, ids));
                 for row in &self.fetch(&sql, values).await? {
                     found.push(unapplied(row)?);
                 }
@@ -178,14 +213,17 @@ impl ConsumeQueries for Session {
         now: DateTime<Utc>,
         most: u32,
     ) -> Result<Vec<EventId>, StoreError> {
-        let sql = "SELECT id, event_id FROM event_consume_log WHERE consumer = ? \
-                   AND status IN ('PROCESSING', 'WAITING', 'FAILED') \
-                   AND ((status <> 'PROCESSING' AND consume_time <= ? \
-                         AND (next_retry_time IS NULL OR next_retry_time <= ?)) \
-                        OR (status = 'PROCESSING' AND (lease_until IS NULL OR lease_until < ?))) \
-                   ORDER BY consume_time, id LIMIT ?";
+        let sql = format!(
+            "SELECT id, event_id FROM event_consume_log {index} WHERE consumer = ? \
+             AND status IN ('PROCESSING', 'WAITING', 'FAILED') \
+             AND ((status <> 'PROCESSING' AND consume_time <= ? \
+                   AND (next_retry_time IS NULL OR next_retry_time <= ?)) \
+                  OR (status = 'PROCESSING' AND (lease_until IS NULL OR lease_until < ?))) \
+             ORDER BY consume_time, id LIMIT ?",
+            index = self.dialect.index("idx_consume_unsettled"),
+        );
         let values = values![consumer, idle_since, idle_since, now, limit(most)];
-        let rows = self.fetch(sql, values).await?;
+        let rows = self.fetch(&sql, values).await?;
         rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
     }
 
@@ -203,15 +241,17 @@ impl ConsumeQueries for Session {
         }
         let types = type_values(types);
         let sql = format!(
-            "SELECT {COLUMNS} FROM outbox_events o {index} WHERE o.sent_time > ? AND o.sent_time <= ? \
-             AND o.create_time >= ? AND o.event_type IN ({types}) AND NOT EXISTS (SELECT 1 FROM event_consume_log l \
-             WHERE l.consumer = ? AND l.event_id = o.event_id) ORDER BY o.sent_time, o.id LIMIT ?",
+            "SELECT {COLUMNS} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
+             AND {create_time} >= ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
             index = self.dialect.index("idx_outbox_sent"),
+            record = record_of_o(self.dialect),
+            create_time = self.dialect.unindexed("o.create_time"),
+            event_type = self.dialect.unindexed("o.event_type"),
             types = marks(types.len()),
         );
-        let mut values = values![after, until, since];
+        let mut values = values![consumer, after, until, since];
         values.extend(types);
-        values.extend(values![consumer, limit(most)]);
+        values.push(limit(most).into());
         self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
     }
 
@@ -221,7 +261,7 @@ impl ConsumeQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
-        let (sql, values) = page(filter, before, most);
+        let (sql, values) = page(self.dialect, filter, before, most);
         self.fetch(&sql, values).await?.iter().map(consumed).collect()
     }
 

@@ -9,7 +9,7 @@ use handover_application::ports::{ConsumeLog, ConsumerSubscription, Consumption,
 use handover_domain::{ConsumeStatus, EventId};
 
 use super::consume::subscription;
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::value::{Value, aggregate, values};
 
@@ -70,14 +70,16 @@ impl Session {
         expected: &[(&EventId, ConsumeStatus, u32)],
     ) -> Result<(), StoreError> {
         let events = padded(&expected.iter().map(|(event, ..)| *event).collect::<Vec<_>>());
-        let sql = format!(
-            "SELECT event_id, status, attempts FROM event_consume_log {key} WHERE consumer = ? \
-             AND event_id IN ({events}) {lock}",
-            key = self.dialect.by_key("uk_consumer_event"),
-            events = marks(events.len()),
-            lock = self.dialect.for_update(),
-        );
-        let values = values![consumer].into_iter().chain(events.into_iter().map(Value::from)).collect();
+        let (sql, values) = self.dialect.look_up(LookUp {
+            columns: "event_id, status, attempts",
+            from: format!("event_consume_log {}", self.dialect.by_key("uk_consumer_event")),
+            column: "event_id",
+            keys: events.into_iter().map(Value::from).collect(),
+            conditions: "consumer = ?".to_owned(),
+            values: values![consumer],
+            lock: self.dialect.for_update(),
+            ..LookUp::default()
+        });
         let mut found: BTreeMap<EventId, (ConsumeStatus, u32)> = BTreeMap::new();
         for row in self.fetch(&sql, values).await? {
             let row = row.of("event_consume_log", "event_id");

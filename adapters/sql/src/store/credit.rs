@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, StoreError};
 use handover_domain::{CreditCounts, OrderId, TenantId, UserId};
 
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -97,14 +97,17 @@ impl Session {
         for (tenant, buyers) in of_tenant {
             for buyers in buyers.chunks(MAX_ROWS) {
                 let buyers = padded(buyers);
-                let sql = format!(
-                    "SELECT {CREDIT} FROM buyer_credit {key} WHERE tenant_id = ? AND buyer_id IN ({buyers}) {lock}",
-                    key = self.dialect.by_key("PRIMARY"),
-                    buyers = marks(buyers.len()),
-                    lock = self.dialect.for_update(),
-                );
-                let values = values![tenant.get()].into_iter().chain(buyers.into_iter().map(Value::from));
-                for row in self.fetch(&sql, values.collect()).await? {
+                let (sql, values) = self.dialect.look_up(LookUp {
+                    columns: CREDIT,
+                    from: format!("buyer_credit {}", self.dialect.by_key("PRIMARY")),
+                    column: "buyer_id",
+                    keys: buyers.into_iter().map(Value::from).collect(),
+                    conditions: "tenant_id = ?".to_owned(),
+                    values: values![tenant.get()],
+                    lock: self.dialect.for_update(),
+                    ..LookUp::default()
+                });
+                for row in self.fetch(&sql, values).await? {
                     counts
                         .insert((tenant, row.of("buyer_credit", KEY).id("buyer_id")?), credit(&row)?.counts);
                 }

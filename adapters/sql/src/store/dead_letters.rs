@@ -11,7 +11,7 @@ use handover_domain::TenantId;
 
 use super::changed;
 use super::page::Page;
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{LookUp, MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -45,12 +45,18 @@ fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
 
 /// A page of dead letters.
 pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    Page::below(SELECT, "id", before)
+    let page = Page::below(SELECT, "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("queue = ?", filter.queue.as_ref())
         .with("event_type = ?", filter.event_type.as_ref())
-        .with("status = ?", filter.status.map(DeadLetterStatus::as_str))
-        .of_at_most(most)
+        .with("status = ?", filter.status.map(DeadLetterStatus::as_str));
+    // In the words of idx_dead_letters_undecided: an engine has to see that it holds all of these.
+    let undecided = "status IN ('OPEN', 'REPLAYING')";
+    match filter.status {
+        Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided),
+        Some(DeadLetterStatus::Replayed | DeadLetterStatus::Discarded) | None => page,
+    }
+    .of_at_most(most)
 }
 
 /// The dead letters under these keys, at whatever queue.
@@ -119,14 +125,16 @@ impl Session {
         for (queue, keys) in keys {
             for keys in keys.chunks(MAX_ROWS) {
                 let keys = padded(keys);
-                let sql = format!(
-                    "SELECT queue, message_key, status FROM dead_letters {key} WHERE queue = ? \
-                     AND message_key IN ({keys}) {lock}",
-                    key = self.dialect.by_key("uk_dead_letter"),
-                    keys = marks(keys.len()),
-                    lock = self.dialect.for_update(),
-                );
-                let values = values![queue].into_iter().chain(keys.into_iter().map(Value::from)).collect();
+                let (sql, values) = self.dialect.look_up(LookUp {
+                    columns: "queue, message_key, status",
+                    from: format!("dead_letters {}", self.dialect.by_key("uk_dead_letter")),
+                    column: "message_key",
+                    keys: keys.into_iter().map(Value::from).collect(),
+                    conditions: "queue = ?".to_owned(),
+                    values: values![queue],
+                    lock: self.dialect.for_update(),
+                    ..LookUp::default()
+                });
                 for row in self.fetch(&sql, values).await? {
                     let row = row.of("dead_letters", "message_key");
                     let is_open = row.text("status")? == DeadLetterStatus::Open.as_str();

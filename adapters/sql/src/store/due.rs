@@ -150,9 +150,10 @@ impl Session {
         let one = |status: &str| {
             format!(
                 "SELECT * FROM (SELECT o.next_retry_time AS next FROM outbox_events o {index} \
-                 WHERE o.status = '{status}' AND o.next_retry_time > ? AND {IN_PARTITION} \
+                 WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
                  ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
                 index = self.dialect.index("idx_status_time"),
+                is = self.dialect.hidden(status),
             )
         };
         let sql = format!("{} UNION ALL {}", one("NEW"), one("RETRY"));

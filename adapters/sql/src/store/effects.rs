@@ -10,7 +10,7 @@ use handover_application::ports::{
 use handover_domain::{OrderId, ProductId, TenantId, UserId};
 
 use super::limit;
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -114,15 +114,16 @@ impl EffectQueries for Session {
     ) -> Result<Vec<EffectOfFact>, StoreError> {
         let mut found = Vec::new();
         for orders in orders.chunks(MAX_ROWS) {
-            let orders: Vec<i64> = padded(orders).into_iter().map(OrderId::get).collect();
-            let sql = format!(
-                "SELECT {columns} FROM {table} e WHERE e.tenant_id = ? AND e.order_id IN ({orders})",
-                columns = effect_columns(kind),
-                table = kind.table(),
-                orders = marks(orders.len()),
-            );
-            let values = values![tenant.get()].into_iter().chain(orders.into_iter().map(Value::from));
-            for row in &self.fetch(&sql, values.collect()).await? {
+            let (sql, values) = self.dialect.look_up(LookUp {
+                columns: &effect_columns(kind),
+                from: format!("{} e", kind.table()),
+                column: "e.order_id",
+                keys: padded(orders).into_iter().map(|order| order.get().into()).collect(),
+                conditions: "e.tenant_id = ?".to_owned(),
+                values: values![tenant.get()],
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
                 found.push(effect_of_fact(kind, row)?);
             }
         }
@@ -219,13 +220,17 @@ impl Session {
         for (tenant, products) in products {
             for products in products.chunks(MAX_ROWS) {
                 let products = padded(products);
-                let sql = format!(
-                    "SELECT id, {CHANGE} FROM listing_changes \
-                     WHERE tenant_id = ? AND product_id IN ({products}) ORDER BY id",
-                    products = marks(products.len()),
-                );
-                let values = values![tenant.get()].into_iter().chain(products.into_iter().map(Value::from));
-                for row in self.fetch(&sql, values.collect()).await? {
+                let (sql, values) = self.dialect.look_up(LookUp {
+                    columns: &format!("id, {CHANGE}"),
+                    from: "listing_changes".to_owned(),
+                    column: "product_id",
+                    keys: products.into_iter().map(Value::from).collect(),
+                    conditions: "tenant_id = ?".to_owned(),
+                    values: values![tenant.get()],
+                    order: "id",
+                    ..LookUp::default()
+                });
+                for row in self.fetch(&sql, values).await? {
                     changes.push(change(&row)?);
                 }
             }

@@ -11,7 +11,7 @@ use handover_domain::{
 };
 
 use super::{changed, limit};
-use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
 use crate::row::{Fields, Row};
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -145,10 +145,16 @@ impl OrderQueries for Session {
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
             let ids = padded(ids);
-            let sql =
-                format!("SELECT {COLUMNS} FROM orders WHERE tenant_id = ? AND id IN ({})", marks(ids.len()));
-            let values = values![tenant.get()].into_iter().chain(ids.into_iter().map(Value::from));
-            for row in &self.fetch(&sql, values.collect()).await? {
+            let (sql, values) = self.dialect.look_up(LookUp {
+                columns: COLUMNS,
+                from: "orders".to_owned(),
+                column: "id",
+                keys: ids.into_iter().map(Value::from).collect(),
+                conditions: "tenant_id = ?".to_owned(),
+                values: values![tenant.get()],
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
                 found.push(order(row)?);
             }
         }

@@ -12,7 +12,7 @@ use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionS
 use serde_json::{Map, Value as Json};
 
 use super::page::Page;
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
 use crate::row::{Fields, Row};
 use crate::session::Session;
 use crate::value::{Value, aggregate, values};
@@ -85,7 +85,7 @@ fn select() -> String {
 }
 
 /// A page of the rows that pass a filter.
-pub(super) fn filtered(page: Page, filter: &OutboxFilter) -> Page {
+pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter) -> Page {
     // Nearly every row is SENT: an index on the status would only put all of them into the order of ids first.
     let of_status = match filter.status {
         Some(OutboxStatus::Sent) => "COALESCE(o.status, '') = ?",
@@ -93,10 +93,10 @@ pub(super) fn filtered(page: Page, filter: &OutboxFilter) -> Page {
     };
     page.with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
         .with(of_status, filter.status.map(OutboxStatus::as_str))
-        .with("o.event_type = ?", filter.event_type.as_ref())
+        .with(&format!("{} = ?", dialect.unindexed("o.event_type")), filter.event_type.as_ref())
         .with("o.aggregate_id = ?", filter.aggregate_id)
-        .with("o.create_time >= ?", filter.from)
-        .with("o.create_time < ?", filter.to)
+        .with(&format!("{} >= ?", dialect.unindexed("o.create_time")), filter.from)
+        .with(&format!("{} < ?", dialect.unindexed("o.create_time")), filter.to)
 }
 
 #[async_trait]
@@ -144,7 +144,8 @@ impl OutboxQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let (sql, values) = filtered(Page::below(&select(), "o.id", before), filter).of_at_most(most);
+        let (sql, values) =
+            filtered(self.dialect, Page::below(&select(), "o.id", before), filter).of_at_most(most);
         self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
     }
 
@@ -154,7 +155,8 @@ impl OutboxQueries for Session {
         after: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let (sql, values) = filtered(Page::above(&select(), "o.id", after), filter).of_at_most(most);
+        let (sql, values) =
+            filtered(self.dialect, Page::above(&select(), "o.id", after), filter).of_at_most(most);
         self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
     }
 
@@ -205,13 +207,14 @@ impl OutboxRepo for Session {
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut moved = 0;
         let events: Vec<&EventId> = confirmed.iter().map(|one| one.event_id()).collect();
-        // Left alone, SQLite would go through all that is pending by idx_status_time.
+        // Left alone, SQLite and PostgreSQL would go through all that is pending.
         let by_event = self.dialect.index("uk_event_id");
+        let status = self.dialect.unindexed("status");
         for events in events.chunks(2 * MAX_ROWS) {
             let events = padded(events);
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = 'SENT', next_retry_time = NULL, sent_time = ?, update_time = ? \
-                 WHERE event_id IN ({}) AND status IN ('NEW', 'RETRY')",
+                 WHERE event_id IN ({}) AND {status} IN ('NEW', 'RETRY')",
                 marks(events.len())
             );
             let values = values![now, now].into_iter().chain(events.into_iter().map(Value::from)).collect();
@@ -229,12 +232,13 @@ impl OutboxRepo for Session {
         let rows = if events.len() == failed.len() { FAILED_ROWS } else { 1 };
         let mut moved = 0;
         let by_event = self.dialect.index("uk_event_id");
+        let status = self.dialect.unindexed("status");
         for failed in failed.chunks(rows) {
             let failed = padded(failed);
             let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(failed.len()));
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = {case}, retry_count = {case}, next_retry_time = {case}, \
-                 last_error = {case}, update_time = ? WHERE event_id IN ({}) AND status IN ('NEW', 'RETRY')",
+                 last_error = {case}, update_time = ? WHERE event_id IN ({}) AND {status} IN ('NEW', 'RETRY')",
                 marks(failed.len())
             );
             let mut values = Vec::with_capacity(failed.len() * 9 + 1);

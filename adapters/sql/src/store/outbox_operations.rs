@@ -9,7 +9,7 @@ use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 use super::due::{EARLIER, LATER, SAME, unordered};
 use super::outbox::{COLUMNS, outbox_row};
 use super::page::Page;
-use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
 use crate::session::Session;
 use crate::value::{Value, aggregate, values};
 
@@ -18,17 +18,15 @@ const REDRIVEN_ROWS: usize = 32;
 
 /// Every row about aggregates of one tenant and kind, in any order.
 pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64]) -> (String, Vec<Value>) {
-    let ids = padded(ids);
-    let sql = format!(
-        "SELECT {COLUMNS} FROM outbox_events o {index} \
-         WHERE o.aggregate_type = ? AND o.aggregate_id IN ({ids}) AND o.tenant_id = ?",
-        index = dialect.index("idx_aggregate"),
-        ids = marks(ids.len()),
-    );
-    let mut values = values![kind];
-    values.extend(ids.into_iter().map(Value::from));
-    values.push(tenant.into());
-    (sql, values)
+    dialect.look_up(LookUp {
+        columns: COLUMNS,
+        from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
+        column: "o.aggregate_id",
+        keys: padded(ids).into_iter().map(Value::from).collect(),
+        conditions: "o.aggregate_type = ? AND o.tenant_id = ?".to_owned(),
+        values: values![kind, tenant],
+        ..LookUp::default()
+    })
 }
 
 /// The first rows of their aggregates that hold back later ones, each with how many of those there are.
@@ -40,6 +38,7 @@ pub(super) fn blocked(
 ) -> (String, Vec<Value>) {
     let timeout = unordered();
     let failed = dialect.index("idx_outbox_failed");
+    // A sub-query of one row stays one: PostgreSQL makes a join of NOT EXISTS, and plans it for a table of any size.
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}' AND {LATER}) AS held \
@@ -51,8 +50,8 @@ pub(super) fn blocked(
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
         .and(&format!(
             "o.status = 'FAILED' AND o.released_time IS NULL AND o.event_type <> '{timeout}' \
-             AND NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
-             AND e.released_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})"
+             AND (SELECT e.id FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
+             AND e.released_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER} LIMIT 1) IS NULL"
         ))
         .of_at_most(most)
 }
@@ -149,8 +148,9 @@ impl Session {
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = 'RETRY', retry_count = 0, next_retry_time = {case}, \
                  released_time = NULL, update_time = ? \
-                 WHERE event_id IN ({}) AND status IN ('SENT', 'FAILED')",
-                marks(due.len())
+                 WHERE event_id IN ({}) AND {status} IN ('SENT', 'FAILED')",
+                marks(due.len()),
+                status = self.dialect.unindexed("status"),
             );
             let mut values: Vec<Value> = due.iter().flat_map(|(event, due)| values![*event, *due]).collect();
             values.push(now.into());
@@ -169,9 +169,10 @@ impl Session {
         let events = padded(&events.collect::<Vec<_>>());
         let sql = format!(
             "SELECT o.id, o.tenant_id, o.aggregate_type, o.aggregate_id FROM outbox_events o {by_event} \
-             WHERE o.event_id IN ({}) AND o.status IN ('SENT', 'FAILED') {}",
+             WHERE o.event_id IN ({}) AND {status} IN ('SENT', 'FAILED') {}",
             marks(events.len()),
             self.dialect.for_update(),
+            status = self.dialect.unindexed("o.status"),
             by_event = self.dialect.index("uk_event_id"),
         );
         let rows = self.fetch(&sql, events.into_iter().map(Value::from).collect()).await?;

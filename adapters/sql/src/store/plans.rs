@@ -1,19 +1,26 @@
 //! How SQLite goes about what must stay fast, and that the other engines build the same store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::Wake;
 use handover_application::ports::{
-    AuditFilter, Clock, ConsumedFilter, DeadLetterFilter, DeadLetterStatus, OnFailed,
+    AssetQueries as _, AssetRepo as _, AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter,
+    DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, FailedPublish, OnFailed, OrderQueries as _,
+    OutboxQueries as _, OutboxRepo as _, Redrive, RefundQueries as _, RequestRepo as _, StoreError,
 };
-use handover_domain::{ConsumeStatus, EventId, OrderId, TenantId, UserId};
+use handover_domain::{
+    AggregateRef, ConsumeStatus, EventId, OperationKey, OrderId, OutboxStatus, PartitionSet, Purse, TenantId,
+    UserId,
+};
 
 use super::due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations, payments};
 use crate::SqliteOptions;
+use crate::connection::Connection;
+use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
@@ -78,12 +85,18 @@ async fn what_operators_read_is_found_by_an_index() {
         (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_order"),
         (outbox_operations::about(dialect, 1, "Order", &[1, 2, 3]), "SEARCH o USING INDEX idx_aggregate"),
         (consume::of_events(&events), "SEARCH event_consume_log USING INDEX idx_consume_event"),
-        (consume::page(&of_event, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_event"),
-        (consume::page(&dead, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_open"),
+        (
+            consume::page(dialect, &of_event, None, 100),
+            "SEARCH event_consume_log USING INDEX idx_consume_event",
+        ),
+        (consume::page(dialect, &dead, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_open"),
         (consume::counts(None), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
         (consume::counts(tenant), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
-        (dead_letters::page(&letters, None, 100), "SEARCH dead_letters USING INDEX idx_dead_letters_tenant"),
+        (
+            dead_letters::page(&letters, None, 100),
+            "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
+        ),
         (payments, "SEARCH payments USING INDEX idx_payments_order"),
         (audit::page(&looks, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_tenant"),
         (audit::page(&changes, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_changes"),
@@ -106,5 +119,129 @@ async fn sweeps_and_long_pages_are_served_by_an_index_and_sort_no_more_than_a_pa
         assert!(!plan.contains("SCAN asset_holds") && !plan.contains("SCAN orders"), "{index}: {plan}");
         // Pages of accounts are merged, or sorted once they are read.
         assert!(!plan.contains("TEMP B-TREE") || index == "idx_ledger_account", "{index}: {plan}");
+    }
+}
+
+/// A connection that keeps the plan of each statement that it is given.
+struct Explaining {
+    inner: Box<dyn Connection>,
+    plans: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Explaining {
+    async fn keep_plan(&mut self, sql: &str, values: &[Value]) -> Result<(), StoreError> {
+        let rows = self.inner.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values.to_vec()).await?;
+        let steps: Vec<String> =
+            rows.iter().map(|row| row.of("plan", "id").string("detail")).collect::<Result<_, _>>()?;
+        self.plans.lock().unwrap().push((sql.to_owned(), steps.join("\n")));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Connection for Explaining {
+    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        self.keep_plan(sql, &values).await?;
+        self.inner.execute(sql, values).await
+    }
+
+    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.keep_plan(sql, &values).await?;
+        self.inner.fetch(sql, values).await
+    }
+}
+
+/// The statements of relay, consumers and sweeps: SQLite plans without statistics, unless a person runs ANALYZE.
+#[tokio::test]
+async fn hot_statements_search_by_an_index_with_and_without_statistics() {
+    let directory = tempfile::tempdir().unwrap();
+    check_hot_statements(&store(&directory).await).await;
+    let filled = store(&directory).await;
+    let mut session = filled.writing().await.unwrap();
+    let day = "2026-01-01T00:00:00.000000Z";
+    for into in [
+        "outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, create_time, update_time, \
+         sent_time) SELECT 'sent-' || n, 'ORDER_PAID', 'Order', n, '{}', 'SENT', '{day}', '{day}', '{day}'",
+        "event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms, payload_hash, \
+         trace_id, tenant_id, aggregate_type, aggregate_id, aggregate_seq) \
+         SELECT 'sent-' || n, 'ORDER_PAID', 'c', '{day}', 'SUCCESS', 1, 1, '', '', 1, 'Order', n, 0",
+        "dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
+         SELECT 'q', 'sent-' || n, 1, '{}', '', '{day}', 'DISCARDED'",
+        "asset_operations (tenant_id, idempotency_key, asset, kind, user_id, amount, create_time) \
+         SELECT 1, 'k-' || n, 'wallet', 'DEPOSIT', 7, 1, '{day}'",
+    ] {
+        let numbers =
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)";
+        session
+            .execute(
+                &format!("INSERT INTO {} FROM ({numbers} SELECT n FROM numbers)", into.replace("{day}", day)),
+                vec![],
+            )
+            .await
+            .unwrap();
+    }
+    session.execute("ANALYZE", vec![]).await.unwrap();
+    drop(session);
+    filled.close().await;
+    // Statistics are read with the schema.
+    check_hot_statements(&store(&directory).await).await;
+}
+
+async fn check_hot_statements(store: &SqlStore) {
+    let plans = Arc::new(Mutex::new(Vec::new()));
+    let inner = store.engine.writer().await.unwrap();
+    let explaining = Box::new(Explaining { inner, plans: plans.clone() });
+    let session = &mut Session::new(explaining, store.engine.dialect(), store.shared.clone());
+    let now = DateTime::UNIX_EPOCH;
+    let (tenant, event) = (TenantId::DEFAULT, "a".parse::<EventId>().unwrap());
+    let aggregates: Vec<AggregateRef> =
+        [1, 2, 3].map(|id| AggregateRef { tenant, kind: "Order".to_owned(), id }).into();
+    let keys = ["a", "b"].map(|key| OperationKey::stored(key.to_owned()));
+    let users = [1, 2].map(|id| (tenant, UserId::try_from(id).unwrap()));
+    for on_failed in [OnFailed::Continue, OnFailed::Hold] {
+        session.outbox_due(PartitionSet::ALL, now, on_failed, 200).await.unwrap();
+    }
+    session.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
+    session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
+    session.outbox_about(&aggregates).await.unwrap();
+    session.mark_failed(&[to_retry(&event)], now).await.unwrap();
+    session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
+    session.release(&aggregates[0], now).await.unwrap();
+    session.unapplied("c", &["ORDER_PAID"], now, &aggregates).await.unwrap();
+    session.consumption("c", &event).await.unwrap();
+    session.leftovers("c", now, now, 100).await.unwrap();
+    session.unseen("c", &["ORDER_PAID"], now, now, now, 100).await.unwrap();
+    session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
+    session.dead_letters_of(&["a".to_owned()]).await.unwrap();
+    session.undecided_dead_letters(Some(tenant)).await.unwrap();
+    session.orders_overdue(now, 100).await.unwrap();
+    session.refunds_due(now, 100).await.unwrap();
+    session.coupons_expired(now, 100).await.unwrap();
+    session.holds_frozen(now, None, 100).await.unwrap();
+    session.lock_balances(Purse::Wallet, &users, now).await.unwrap();
+    session.operations_by_key(tenant, &keys).await.unwrap();
+    session.entries_by_key(tenant, &keys).await.unwrap();
+    session.sweep_requests(now, 100).await.unwrap();
+    for (sql, plan) in plans.lock().unwrap().iter() {
+        // The relay's scan of what is pending is one of an index that holds nothing else.
+        let allowed = ["USING INDEX idx_outbox_pending", "SCAN earliest_", "VALUES CLAUSE"];
+        let is_allowed = |step: &str| allowed.iter().any(|text| step.contains(text));
+        let scans = plan.lines().filter(|step| step.starts_with("SCAN ") && !is_allowed(step));
+        assert_eq!(scans.collect::<Vec<_>>(), Vec::<&str>::new(), "{sql}\n{plan}");
+        assert!(!plan.contains("AUTOMATIC"), "{sql}\n{plan}");
+        assert!(
+            !sql.contains("JOIN event_consume_log") || plan.contains("(consumer=? AND event_id=?)"),
+            "{plan}"
+        );
+    }
+}
+
+fn to_retry(event: &EventId) -> FailedPublish {
+    FailedPublish {
+        event_id: event.clone(),
+        status: OutboxStatus::Retry,
+        retry_count: 1,
+        next_retry_time: None,
+        error: String::new(),
     }
 }

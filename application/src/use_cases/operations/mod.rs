@@ -262,7 +262,7 @@ pub(super) fn events_of(filter: &OutboxFilter) -> Map<String, Value> {
 }
 
 fn rfc3339(time: DateTime<Utc>) -> Value {
-    time.to_rfc3339_opts(SecondsFormat::AutoSi, true).into()
+    time.to_rfc3339_opts(SecondsFormat::Micros, true).into()
 }
 
 pub(super) fn count(rows: usize) -> u64 {

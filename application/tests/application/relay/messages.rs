@@ -43,7 +43,7 @@ async fn a_message_carries_the_envelope_and_the_properties_of_the_contract() {
         [("aggregateId", "7"), ("aggregateType", "Order"), ("tenantId", "1"), ("traceparent", traceparent)]
     );
     let start = "{\"eventId\":\"e-1\",\"eventType\":\"ORDER_CREATED\",\"aggregateType\":\"Order\",\
-                 \"aggregateId\":7,\"occurredAt\":\"2026-02-04T10:30:00Z\",\"traceId\":\"trace-xxx\",\
+                 \"aggregateId\":7,\"occurredAt\":\"2026-02-04T10:30:00.000000Z\",\"traceId\":\"trace-xxx\",\
                  \"payload\":{\"orderId\":7,";
     assert!(message.body.starts_with(start), "{}", message.body);
     assert!(message.body.contains("\"totalAmount\":88.50"), "money keeps its two decimals: {}", message.body);

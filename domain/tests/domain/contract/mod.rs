@@ -121,7 +121,7 @@ impl Kind {
             Id(id) => id.to_string(),
             One => "1".into(),
             Amount => "88.50".into(),
-            Time => r#""2026-02-04T10:30:00.250Z""#.into(),
+            Time => r#""2026-02-04T10:30:00.250000Z""#.into(),
             Text => r#""202602041030001234""#.into(),
             Status => r#""shipped""#.into(),
             Reason => r#""asset_lock_failed""#.into(),

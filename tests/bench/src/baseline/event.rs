@@ -45,7 +45,7 @@ impl Event {
             self.event_type,
             self.aggregate_type,
             self.aggregate_id,
-            self.create_time.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+            self.create_time.to_rfc3339_opts(SecondsFormat::Micros, true),
             self.trace_id,
             self.payload,
         )
@@ -148,7 +148,7 @@ impl Order {
 
     /// Payload of ORDER_TIMEOUT.
     pub(crate) fn timeout(&self, seller: i64, price_minor: i64) -> String {
-        let at = self.at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        let at = self.at.to_rfc3339_opts(SecondsFormat::Micros, true);
         format!("{{{},\"createTime\":\"{at}\"}}", self.facts(seller, price_minor))
     }
 }

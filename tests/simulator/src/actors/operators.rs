@@ -1,9 +1,13 @@
 //! Operators: they redrive what failed, replay and discard dead letters, release what is held, and look.
 
-use handover_application::App;
-use handover_application::ports::{DeadLetterFilter, DeadLetterStatus, OutboxFilter};
+use std::sync::Arc;
+
+use handover_application::ports::{
+    DeadLetterFilter, DeadLetterStatus, NewEvent, OutboxFilter, OutboxRow, StoreError,
+};
 use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
+use handover_application::{App, with_tx};
 use handover_domain::{OutboxStatus, TenantId};
 
 use super::journal::{Journal, Told};
@@ -14,7 +18,11 @@ use crate::faults::Faults;
 pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
     let tenant = if faults.dice.permille(500) { first } else { second };
-    let done = match faults.dice.below(13) {
+    let done = match faults.dice.below(15) {
+        13 | 14 => {
+            insert_again(app, faults, tenant).await;
+            Ok(())
+        }
         12 => {
             gifts::one(app, faults, journal, tenant).await;
             Ok(())
@@ -124,6 +132,48 @@ async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
     let released = release_aggregate(app, &context, None, aggregate, Some(reason())).await?;
     faults.note("an operator", || format!("releases {released} events of order {}", one.effect.aggregate.id));
     Ok(())
+}
+
+/// Ids of the rows that an operator inserts by hand begin with this.
+pub(crate) const BY_HAND: &str = "by-hand-";
+
+/// 004 Q5: somebody takes an event for lost and inserts it once more, under a new id.
+async fn insert_again(app: &App, faults: &Faults, tenant: TenantId) {
+    let Ok(mut view) = app.view().await else { return };
+    let filter = OutboxFilter { tenant: Some(tenant), ..OutboxFilter::default() };
+    let Ok(rows) = view.outbox_page(&filter, None, 50).await else { return };
+    drop(view);
+    let of_orders: Vec<&OutboxRow> =
+        rows.iter().filter(|row| row.aggregate.kind == "Order" && row.is_ordered()).collect();
+    let Some(row) = faults.dice.pick(&of_orders) else { return };
+    let event = NewEvent {
+        event_id: format!("{BY_HAND}{:x}", faults.dice.below(u64::MAX)).parse().expect("a legal id"),
+        event_type: row.event_type.clone(),
+        aggregate: row.aggregate.clone(),
+        aggregate_seq: row.aggregate_seq,
+        payload: row.payload.clone(),
+        metadata: row.metadata.clone(),
+        occurred_at: row.create_time,
+        max_retry_count: row.max_retry_count,
+    };
+    faults
+        .note("an operator", || format!("inserts {} {} as {}", row.event_type, row.event_id, event.event_id));
+    let events = Arc::new([event]);
+    let inserted = with_tx::<(), StoreError, _>(&app.tx, move |unit, attempt| {
+        let events = Arc::clone(&events);
+        Box::pin(async move {
+            let id = &events[0].event_id;
+            if attempt.may_have_happened()
+                && !unit.outbox_by_event(std::slice::from_ref(id)).await?.is_empty()
+            {
+                return Ok(());
+            }
+            unit.append(events.as_ref()).await
+        })
+    });
+    if inserted.await.is_ok() {
+        faults.cover(|coverage| coverage.place("a second event of a fact"));
+    }
 }
 
 /// An operator sees the rows of its own tenant and no others.

@@ -59,11 +59,13 @@ fn add(used: &mut Used, hold: &Hold) {
     }
 }
 
-/// Whether this consumer has applied the event of this type.
+/// Whether this consumer has applied an event of this type.
 fn applied(case: &Case<'_>, consumer: &str, rows: &[&OutboxRow], kind: EventType) -> bool {
-    let of_kind = rows.iter().find(|row| row.event_type == kind.as_str());
-    let record = of_kind.and_then(|row| case.record(consumer, &row.event_id));
-    record.is_some_and(|record| record.status == ConsumeStatus::Success)
+    let mut of_kind = rows.iter().filter(|row| row.event_type == kind.as_str());
+    of_kind.any(|row| {
+        let record = case.record(consumer, &row.event_id);
+        record.is_some_and(|record| record.status == ConsumeStatus::Success)
+    })
 }
 
 /// Whether nothing but a person can end this hold: the event that should have is parked, or held by a failed one.
@@ -72,10 +74,12 @@ pub(super) fn is_parked(case: &Case<'_>, order: &Order, asset: Asset) -> bool {
     let about = |row: &&OutboxRow| {
         row.aggregate.tenant == order.tenant && row.aggregate.id == order.id.get() && row.event_type == paid
     };
-    case.rows.iter().find(about).is_some_and(|row| {
-        let record = case.record(asset.as_str(), &row.event_id);
-        record.is_some_and(|record| record.status == ConsumeStatus::Dead) || case.is_held(row)
-    })
+    let mut events = case.rows.iter().filter(about).peekable();
+    events.peek().is_some()
+        && events.all(|row| {
+            let record = case.record(asset.as_str(), &row.event_id);
+            record.is_some_and(|record| record.status == ConsumeStatus::Dead) || case.is_held(row)
+        })
 }
 
 fn check_hold(
@@ -249,7 +253,7 @@ async fn check_refunds(
             paid_back += live.iter().filter(|it| it.status == RefundStatus::Success).count();
         }
     }
-    if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.refund.is_some() {
+    if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.running_refund().is_some() {
         let (status, refund) = (order.status, order.refund);
         case.breaks(format!("order {} is {status} with {refund:?}, {paid_back} refunds succeeded", order.id));
     }

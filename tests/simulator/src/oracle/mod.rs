@@ -23,6 +23,7 @@ use handover_domain::*;
 
 use super::actors::bank::Bank;
 use super::actors::journal::Journal;
+use super::actors::operators::BY_HAND;
 use super::faults::Faults;
 
 const ALL: u32 = 100_000;
@@ -45,6 +46,11 @@ impl Evidence {
         rows.sort_by_key(|row| row.id);
         Ok(rows)
     }
+}
+
+/// Whether somebody inserted this row by hand, for a fact that had its event.
+fn is_by_hand(row: &OutboxRow) -> bool {
+    row.event_id.as_str().starts_with(BY_HAND)
 }
 
 /// What is read once and asked for by several checks.

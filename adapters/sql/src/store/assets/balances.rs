@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
 use handover_domain::{Balance, Purse, TenantId, UserId};
 
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -73,15 +73,17 @@ async fn lock_those_there(
     for (tenant, users) in of_tenant {
         for users in users.chunks(MAX_ROWS) {
             let users = padded(users);
-            let sql = format!(
-                "SELECT {COLUMNS} FROM asset_balances {key} WHERE tenant_id = ? AND purse = ? \
-                 AND user_id IN ({users}) ORDER BY user_id {lock}",
-                key = session.dialect.by_key("PRIMARY"),
-                users = marks(users.len()),
-                lock = session.dialect.for_update(),
-            );
-            let values = values![tenant.get(), purse.as_str()];
-            let values = values.into_iter().chain(users.into_iter().map(Value::from)).collect();
+            let (sql, values) = session.dialect.look_up(LookUp {
+                columns: COLUMNS,
+                from: format!("asset_balances {}", session.dialect.by_key("PRIMARY")),
+                column: "user_id",
+                keys: users.into_iter().map(Value::from).collect(),
+                conditions: "tenant_id = ? AND purse = ?".to_owned(),
+                values: values![tenant.get(), purse.as_str()],
+                order: "user_id",
+                lock: session.dialect.for_update(),
+                ..LookUp::default()
+            });
             for row in &session.fetch(&sql, values).await? {
                 let balance = balance(row)?;
                 found.insert((balance.tenant, balance.user), balance);

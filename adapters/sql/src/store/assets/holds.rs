@@ -7,7 +7,7 @@ use handover_application::ports::StoreError;
 use handover_domain::{Asset, CouponId, Hold, OrderId, TenantId, UserId};
 
 use super::super::limit;
-use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -141,15 +141,17 @@ pub(super) async fn lock(
     for (tenant, orders) in of_tenant {
         for orders in orders.chunks(MAX_ROWS) {
             let orders = padded(orders);
-            let sql = format!(
-                "SELECT {COLUMNS} FROM asset_holds {key} WHERE tenant_id = ? AND asset = ? \
-                 AND order_id IN ({orders}) ORDER BY order_id {lock}",
-                key = session.dialect.by_key("PRIMARY"),
-                orders = marks(orders.len()),
-                lock = session.dialect.for_update(),
-            );
-            let values = values![tenant.get(), asset.as_str()];
-            let values = values.into_iter().chain(orders.into_iter().map(Value::from)).collect();
+            let (sql, values) = session.dialect.look_up(LookUp {
+                columns: COLUMNS,
+                from: format!("asset_holds {}", session.dialect.by_key("PRIMARY")),
+                column: "order_id",
+                keys: orders.into_iter().map(Value::from).collect(),
+                conditions: "tenant_id = ? AND asset = ?".to_owned(),
+                values: values![tenant.get(), asset.as_str()],
+                order: "order_id",
+                lock: session.dialect.for_update(),
+                ..LookUp::default()
+            });
             for row in &session.fetch(&sql, values).await? {
                 holds.push(hold(row)?);
             }

@@ -9,7 +9,7 @@ use handover_domain::{
 };
 
 use super::super::limit;
-use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -62,11 +62,15 @@ pub(super) async fn by_key(
     let mut found = Vec::new();
     for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
         let keys = padded(keys);
-        let sql = format!(
-            "SELECT {OPERATION} FROM asset_operations WHERE tenant_id = ? AND idempotency_key IN ({})",
-            marks(keys.len())
-        );
-        let values = values![tenant.get()].into_iter().chain(keys.into_iter().map(Value::from)).collect();
+        let (sql, values) = session.dialect.look_up(LookUp {
+            columns: OPERATION,
+            from: "asset_operations".to_owned(),
+            column: "idempotency_key",
+            keys: keys.into_iter().map(Value::from).collect(),
+            conditions: "tenant_id = ?".to_owned(),
+            values: values![tenant.get()],
+            ..LookUp::default()
+        });
         for row in &session.fetch(&sql, values).await? {
             found.push(operation(row)?);
         }
@@ -83,11 +87,15 @@ pub(super) async fn entries_by_key(
     let mut found = Vec::new();
     for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
         let keys = padded(keys);
-        let sql = format!(
-            "SELECT id, {ENTRY} FROM ledger_entries WHERE tenant_id = ? AND idempotency_key IN ({})",
-            marks(keys.len())
-        );
-        let values = values![tenant.get()].into_iter().chain(keys.into_iter().map(Value::from)).collect();
+        let (sql, values) = session.dialect.look_up(LookUp {
+            columns: &format!("id, {ENTRY}"),
+            from: "ledger_entries".to_owned(),
+            column: "idempotency_key",
+            keys: keys.into_iter().map(Value::from).collect(),
+            conditions: "tenant_id = ?".to_owned(),
+            values: values![tenant.get()],
+            ..LookUp::default()
+        });
         for row in &session.fetch(&sql, values).await? {
             let row = row.of("ledger_entries", "id");
             let entry = Entry {

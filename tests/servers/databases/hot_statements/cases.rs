@@ -1,0 +1,247 @@
+//! The statements, by the port that runs them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use handover_application::ports::{
+    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, EffectKind, Expected, ListingChangeKind, OnFailed,
+    OutboxFilter, Store as _,
+};
+use handover_contract::samples::{
+    aggregate, confirmed, consumption, credit_change, dead_letter, event, event_id, later, listing_change,
+    operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, user,
+};
+use handover_domain::{
+    Asset, ConsumeStatus, CreditStep, OrderStatus, OutboxStatus, PartitionSet, Purse, TenantId,
+};
+use handover_sql::SqlStore;
+
+use super::fill::{CONSUMER, LIVE};
+
+/// A statement, or a few that belong together.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// By which it may read. The key of a table is PRIMARY on MariaDB.
+    pub(super) indexes: &'static [&'static str],
+    /// Runs it; tells how many rows it returned.
+    pub(super) run: for<'s> fn(&'s SqlStore) -> Pin<Box<dyn Future<Output = usize> + Send + 's>>,
+}
+
+/// A read outside of a transaction.
+macro_rules! view {
+    ($name:literal, $indexes:expr, |$view:ident| $read:expr) => {
+        Case {
+            name: $name,
+            indexes: &$indexes,
+            run: |store| {
+                Box::pin(async move {
+                    let mut $view = store.view().await.unwrap();
+                    $read.await.unwrap().into_iter().count()
+                })
+            },
+        }
+    };
+}
+
+/// Statements of a unit of work. On tables without rows a conflict ends it.
+macro_rules! unit {
+    ($name:literal, $indexes:expr, |$unit:ident| $work:expr) => {
+        Case {
+            name: $name,
+            indexes: &$indexes,
+            run: |store| {
+                Box::pin(async move {
+                    let mut $unit = store.begin().await.unwrap();
+                    if $work.await.is_ok() {
+                        $unit.commit().await.unwrap();
+                    }
+                    0
+                })
+            },
+        }
+    };
+}
+
+/// An order without effects: a second one of the same fact would be a conflict.
+fn new_order() -> i64 {
+    static NEXT: AtomicI64 = AtomicI64::new(LIVE + 1_000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+const DUE: [&str; 5] = [
+    "idx_outbox_pending",
+    "idx_outbox_waiting",
+    "idx_outbox_failed",
+    "idx_outbox_order",
+    "outbox_events_pkey",
+];
+
+pub(super) const CASES: &[Case] = &[
+    view!("what is due", DUE, |view| view.outbox_due(PartitionSet::ALL, later(60), OnFailed::Continue, 200)),
+    view!("what is due, held by failed ones", DUE, |view| view.outbox_due(
+        PartitionSet::ALL,
+        later(60),
+        OnFailed::Hold,
+        200
+    )),
+    view!("when the next is due", ["idx_status_time"], |view| view
+        .outbox_next_due(PartitionSet::ALL, later(60))),
+    view!("rows of events", ["uk_event_id"], |view| view.outbox_by_event(&[
+        event_id("due"),
+        event_id("sent-7"),
+        event_id("sent-8")
+    ])),
+    view!("rows about aggregates", ["idx_aggregate"], |view| view.outbox_about(&[
+        aggregate(LIVE),
+        aggregate(7),
+        aggregate(8)
+    ])),
+    view!("blocked aggregates", ["idx_outbox_failed", "idx_outbox_order", "idx_status_time"], |view| view
+        .blocked_page(Some(TenantId::DEFAULT), None, 100)),
+    view!("a page of failed rows", ["idx_status_time", "idx_outbox_failed"], |view| view.outbox_page(
+        &OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() },
+        None,
+        100
+    )),
+    view!("a page of a type", ["outbox_events_pkey", "PRIMARY"], |view| view.outbox_page(
+        &OutboxFilter { event_type: Some("ORDER_PAID".to_owned()), ..OutboxFilter::default() },
+        None,
+        100
+    )),
+    unit!("marking as sent", ["uk_event_id"], |unit| async {
+        let sent = [confirmed("sent-7"), confirmed("sent-8"), confirmed("no-such")];
+        unit.mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await
+    }),
+    unit!("marking as failed", ["uk_event_id"], |unit| unit
+        .mark_failed(&[to_retry("waiting", Some(later(3_600))), to_retry("sent-8", None)], start())),
+    unit!("redriving", ["uk_event_id"], |unit| unit
+        .redrive(&[redrive("sent-9", later(3_600)), redrive("no-such", later(3_600))], start())),
+    unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit
+        .release(&aggregate(12), start())),
+    view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.unapplied(
+        CONSUMER,
+        &["ORDER_PAID", "ORDER_CANCELLED"],
+        later(-300 * 86_400),
+        &[aggregate(LIVE), aggregate(7), aggregate(8), aggregate(9)]
+    )),
+    view!("a record", ["uk_consumer_event"], |view| view.consumption(CONSUMER, &event_id("sent-7"))),
+    unit!("recording what is known", ["uk_consumer_event"], |unit| async {
+        let mut again = consumption(CONSUMER, &event("due", LIVE, 1));
+        again.expected = Expected::At(ConsumeStatus::Failed, 1);
+        again.status = ConsumeStatus::Failed;
+        again.next_retry_time = Some(start());
+        unit.record(&[again]).await
+    }),
+    view!("what no delivery brings back", ["idx_consume_unsettled"], |view| view.leftovers(
+        CONSUMER,
+        later(60),
+        later(60),
+        100
+    )),
+    view!("what was never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view.unseen(
+        CONSUMER,
+        &["ORDER_PAID"],
+        later(-300 * 86_400),
+        later(-60),
+        later(60),
+        100
+    )),
+    view!("records of events", ["idx_consume_event", "uk_consumer_event"], |view| view.consumed_of(&[
+        event_id("sent-7"),
+        event_id("sent-8"),
+        event_id("due")
+    ])),
+    view!("a page of dead events", ["idx_consume_open"], |view| view.consumed_page(
+        &ConsumedFilter {
+            tenant: Some(TenantId::DEFAULT),
+            status: Some(ConsumeStatus::Dead),
+            ..ConsumedFilter::default()
+        },
+        None,
+        100
+    )),
+    view!("a page of the records of an event", ["idx_consume_event", "uk_consumer_event"], |view| view
+        .consumed_page(
+            &ConsumedFilter {
+                tenant: Some(TenantId::DEFAULT),
+                event_id: Some(event_id("sent-7")),
+                consumer: Some(CONSUMER.to_owned()),
+                status: None,
+            },
+            None,
+            100
+        )),
+    view!("a page of a consumer", ["event_consume_log_pkey", "PRIMARY"], |view| view.consumed_page(
+        &ConsumedFilter { consumer: Some(CONSUMER.to_owned()), ..ConsumedFilter::default() },
+        None,
+        100
+    )),
+    view!("open dead letters", ["idx_dead_letters_undecided"], |view| view.dead_letters_page(
+        &DeadLetterFilter {
+            tenant: Some(TenantId::DEFAULT),
+            status: Some(DeadLetterStatus::Open),
+            ..DeadLetterFilter::default()
+        },
+        None,
+        100
+    )),
+    view!("dead letters of keys", ["idx_dead_letters_key", "uk_dead_letter"], |view| view
+        .dead_letters_of(&["dead".to_owned(), "sent-7".to_owned()])),
+    view!("how many letters are undecided", ["idx_dead_letters_undecided"], |view| async {
+        view.undecided_dead_letters(Some(TenantId::DEFAULT)).await.map(Some)
+    }),
+    unit!("parking", ["uk_dead_letter", "idx_dead_letters_key"], |unit| unit
+        .park(&[dead_letter("a.queue", "dead"), dead_letter("a.queue", "dead-too")])),
+    view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),
+    view!("orders", ["orders_pkey", "PRIMARY"], |view| view
+        .orders_by_id(TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    unit!("moving an order", ["orders_pkey", "PRIMARY"], |unit| async {
+        let order = handover_contract::samples::order(7);
+        unit.advance_order(&order_moved_to(&order, OrderStatus::Paid, later(1))).await
+    }),
+    view!("overdue orders", ["idx_orders_pending"], |view| view.orders_overdue(later(60), 100)),
+    view!("changed orders", ["idx_orders_updated"], |view| view.orders_changed(
+        Some(TenantId::DEFAULT),
+        later(-60),
+        later(60),
+        None,
+        100
+    )),
+    view!("payments of an order", ["idx_payments_order"], |view| view
+        .payments_of(TenantId::DEFAULT, order_id(7))),
+    view!("due refunds", ["idx_refunds_due"], |view| view.refunds_due(later(86_400), 100)),
+    view!("expired coupons", ["idx_coupons_expiry"], |view| view.coupons_expired(later(60), 100)),
+    view!("frozen holds", ["idx_holds_frozen"], |view| view.holds_frozen(later(60), None, 100)),
+    unit!("locking holds", ["asset_holds_pkey", "PRIMARY"], |unit| unit.lock_holds(
+        Asset::Wallet,
+        &[(tenant(1), order_id(7)), (tenant(1), order_id(8)), (tenant(1), order_id(LIVE))]
+    )),
+    unit!("locking balances", ["asset_balances_pkey", "PRIMARY"], |unit| unit.lock_balances(
+        Purse::Wallet,
+        &[(tenant(1), user(LIVE)), (tenant(1), user(LIVE + 1))],
+        start()
+    )),
+    view!("operations by their keys", ["uk_asset_operations"], |view| view
+        .operations_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
+    view!("entries by their keys", ["uk_ledger_entries"], |view| view
+        .entries_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
+    view!("shipments of orders", ["uk_shipments"], |view| view
+        .effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("listing changes of orders", ["uk_listing_changes"], |view| view
+        .effects_of(EffectKind::ListingChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("notifications of orders", ["uk_notifications"], |view| view
+        .effects_of(EffectKind::Notification, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("credit changes of orders", ["uk_credit_changes"], |view| view
+        .effects_of(EffectKind::CreditChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "uk_credit_changes"], |unit| unit
+        .change_credit(&[credit_change(LIVE, new_order(), CreditStep::Completed, "sent-7")])),
+    unit!("changing listings", ["idx_listing_changes_product", "listings_pkey", "PRIMARY"], |unit| unit
+        .change_listings(&[
+            listing_change(7, new_order(), ListingChangeKind::Occupied, "sent-7"),
+            listing_change(8, new_order(), ListingChangeKind::Occupied, "sent-8")
+        ])),
+    unit!("removing expired keys", ["idx_idempotency_expire", "idempotency_keys_pkey", "PRIMARY"], |unit| {
+        unit.sweep_requests(later(60), 100)
+    }),
+];

@@ -1,0 +1,163 @@
+//! What a database server has read of which table, by which index.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use handover_contract::PATIENCE;
+use handover_tests::process::eventually;
+use handover_tests::servers::database::{ServerKind, TestDatabase};
+use serde_json::Value as Json;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection as _, Row as _};
+
+/// The rows of a table that were read by an index; `none` where there was none: a scan, or rows that MariaDB fetches
+/// again after it has sorted them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) table: String,
+    pub(super) index: String,
+    pub(super) rows: usize,
+}
+
+/// What the server says about one database.
+pub(super) enum Reads {
+    /// Counters by table and index.
+    MariaDb { connection: MySqlConnection, database: String, seen: BTreeMap<(String, String), usize> },
+    /// The log with the plans of what was run, and how much of it was read.
+    Postgres { log: PathBuf, database: String, seen: u64 },
+}
+
+impl Reads {
+    /// Has the server count, or log, from now on.
+    pub(super) async fn of(database: &TestDatabase) -> Reads {
+        let (server, name) = (database.server(), database.name().to_owned());
+        match server.kind() {
+            ServerKind::MariaDb => {
+                server.execute("SET GLOBAL userstat = 1").await.unwrap();
+                let connection = MySqlConnection::connect(&database.url()).await.unwrap();
+                Reads::MariaDb { connection, database: name, seen: BTreeMap::new() }
+            }
+            ServerKind::Postgres => {
+                for setting in [
+                    "session_preload_libraries = 'auto_explain'",
+                    "auto_explain.log_min_duration = 0",
+                    "auto_explain.log_analyze = on",
+                    "auto_explain.log_timing = off",
+                    "auto_explain.log_format = json",
+                ] {
+                    server.execute(&format!("ALTER DATABASE {name} SET {setting}")).await.unwrap();
+                }
+                Reads::Postgres { log: server.folder().join("log"), database: name, seen: 0 }
+            }
+        }
+    }
+
+    /// Counts what is read from now on.
+    pub(super) async fn forget(&mut self) {
+        match self {
+            Reads::MariaDb { connection, database, seen } => *seen = counters(connection, database).await,
+            Reads::Postgres { log, seen, .. } => *seen = std::fs::metadata(log).unwrap().len(),
+        }
+    }
+
+    /// Whether these may be rows that were fetched a second time: then only their number tells.
+    pub(super) fn sorted(&self, read: &Read) -> bool {
+        matches!(self, Reads::MariaDb { .. }) && read.index == "none"
+    }
+
+    /// What was read since then.
+    pub(super) async fn since(&mut self) -> Vec<Read> {
+        match self {
+            Reads::MariaDb { connection, database, seen } => {
+                let now = counters(connection, database).await;
+                now.into_iter()
+                    .filter_map(|((table, index), rows)| {
+                        let before = seen.get(&(table.clone(), index.clone())).copied().unwrap_or(0);
+                        (rows > before).then(|| Read { table, index, rows: rows - before })
+                    })
+                    .collect()
+            }
+            Reads::Postgres { log, database, seen } => {
+                eventually(PATIENCE, async || {
+                    let read = logged(log, database, *seen);
+                    if read.is_empty() { Err("no plan was logged".into()) } else { Ok(read) }
+                })
+                .await
+            }
+        }
+    }
+}
+
+/// The rows read since the server started, by table and index.
+async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<(String, String), usize> {
+    let by_index = "SELECT table_name, index_name, rows_read FROM information_schema.index_statistics \
+                    WHERE table_schema = ?";
+    let by_table = "SELECT table_name, 'none', rows_read FROM information_schema.table_statistics WHERE table_schema = ?";
+    let mut counters = BTreeMap::new();
+    for sql in [by_index, by_table] {
+        for row in sqlx::query(sql).bind(database).fetch_all(&mut *connection).await.unwrap() {
+            let key: (String, String) = (row.get(0), row.get(1));
+            let rows: i64 = row.get(2);
+            counters.insert(key, usize::try_from(rows).unwrap());
+        }
+    }
+    // What a table gave that no index did.
+    let of_indexes: BTreeMap<String, usize> = counters.iter().filter(|((_, index), _)| index != "none").fold(
+        BTreeMap::new(),
+        |mut sums, ((table, _), rows)| {
+            *sums.entry(table.clone()).or_default() += rows;
+            sums
+        },
+    );
+    for ((table, index), rows) in &mut counters {
+        if index == "none" {
+            *rows = rows.saturating_sub(of_indexes.get(table).copied().unwrap_or(0));
+        }
+    }
+    counters
+}
+
+/// The scans of the plans that were logged for a database behind this place of the log.
+fn logged(log: &PathBuf, database: &str, from: u64) -> Vec<Read> {
+    let mut file = std::fs::File::open(log).unwrap();
+    file.seek(SeekFrom::Start(from)).unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut reads = Vec::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if !(line.contains(&format!(" {database} LOG:  duration: ")) && line.ends_with("plan:")) {
+            continue;
+        }
+        let mut plan = String::new();
+        while let Some(line) = lines.next_if(|line| line.starts_with('\t')) {
+            plan.push_str(line);
+        }
+        // The last one may not be there to its end yet.
+        if let Ok(plan) = serde_json::from_str::<Json>(&plan) {
+            scans(&plan["Plan"], &mut reads);
+        }
+    }
+    reads
+}
+
+fn scans(node: &Json, reads: &mut Vec<Read>) {
+    let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
+    let text = |name: &str| node[name].as_str().unwrap_or("none").to_owned();
+    let loops = number("Actual Loops");
+    if text("Node Type").ends_with("Scan") && node["Relation Name"].is_string() {
+        let of_each = number("Actual Rows") + number("Rows Removed by Filter");
+        let rows = (of_each * loops).ceil() as usize;
+        reads.push(Read { table: text("Relation Name"), index: text("Index Name"), rows });
+    }
+    // Rows that a join takes from what it keeps in memory.
+    let compared = number("Rows Removed by Join Filter") * loops;
+    if compared > 0.0 {
+        reads.push(Read { table: "a join".to_owned(), index: "none".to_owned(), rows: compared as usize });
+    }
+    for below in node["Plans"].as_array().into_iter().flatten() {
+        scans(below, reads);
+    }
+}
