@@ -10,6 +10,7 @@ pub mod consumers;
 mod context;
 mod counted;
 mod extensions;
+mod foreign;
 pub mod idempotency;
 mod ids;
 pub mod jobs;

@@ -21,11 +21,18 @@ pub struct TxPolicy {
     pub attempts: NonZeroU32,
     /// The longest pause after the first failure; doubled with each.
     pub pause: Duration,
+    /// After a transient error no attempt begins once this time has passed: waits for a lock that somebody else keeps
+    /// would add up.
+    pub patience: Duration,
 }
 
 impl Default for TxPolicy {
     fn default() -> Self {
-        TxPolicy { attempts: NonZeroU32::MIN.saturating_add(7), pause: Duration::from_millis(4) }
+        TxPolicy {
+            attempts: NonZeroU32::MIN.saturating_add(7),
+            pause: Duration::from_millis(4),
+            patience: Duration::from_secs(30),
+        }
     }
 }
 
@@ -99,13 +106,17 @@ where
         .acquire()
         .await
         .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
-    let mut number = 1;
+    let (mut number, begun) = (1, tx.clock.now());
     loop {
         let error = match tallied(attempt(tx, work, Attempt(number))).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        let retryable = error.store_error().is_some_and(StoreError::is_retryable);
+        let elapsed = (tx.clock.now() - begun).to_std().unwrap_or_default();
+        let retryable = error.store_error().is_some_and(|error| match error {
+            StoreError::Transient(_) => elapsed < tx.policy.patience,
+            other => other.is_retryable(),
+        });
         if !retryable || number >= tx.policy.attempts.get() {
             return Err(error);
         }

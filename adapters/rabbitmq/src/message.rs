@@ -79,13 +79,28 @@ pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
         kind: text(properties.kind()),
         correlation_id: text(properties.correlation_id()),
         headers: properties.headers().as_ref().map(headers_of).unwrap_or_default(),
-        body: String::from_utf8_lossy(&delivery.data).into_owned(),
+        body: body_of(delivery.data),
     };
     Delivery {
         tag: DeliveryTag(delivery.delivery_tag),
         redelivered: delivery.redelivered,
         died_in: properties.headers().as_ref().and_then(died_in),
         message,
+    }
+}
+
+/// A body as text. Bytes that are not UTF-8 are written `\xNN`: two different bodies stay different, and neither becomes
+/// JSON by it.
+fn body_of(data: Vec<u8>) -> String {
+    match String::from_utf8(data) {
+        Ok(text) => text,
+        Err(error) => error.as_bytes().utf8_chunks().fold(String::new(), |mut text, chunk| {
+            text.push_str(chunk.valid());
+            for byte in chunk.invalid() {
+                text.push_str(&format!("\\x{byte:02x}"));
+            }
+            text
+        }),
     }
 }
 
@@ -178,6 +193,13 @@ mod tests {
         let names: Vec<_> =
             written.headers().as_ref().unwrap().into_iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["tenantId"]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_written_as_escapes_and_stay_different() {
+        assert_eq!(body_of("{\"title\":\"灯\"}".into()), "{\"title\":\"灯\"}");
+        assert_eq!(body_of(b"a\xff\x00\xc3(".to_vec()), "a\\xff\0\\xc3(");
+        assert_ne!(body_of(vec![0xfe]), body_of(vec![0xff]));
     }
 
     #[test]

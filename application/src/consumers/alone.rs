@@ -44,7 +44,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    fn is(&self, step: &Unapplied) -> bool {
+    pub(super) fn is(&self, step: &Unapplied) -> bool {
         step.event.event_id == self.event
             && step.record.as_ref().is_some_and(|record| {
                 record.status == ConsumeStatus::Processing && record.attempts == self.attempts

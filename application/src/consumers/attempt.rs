@@ -6,15 +6,19 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{ConsumeStatus, FailureKind, OutboxStatus, Retry};
+use handover_domain::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
 use super::HandlerError;
 use super::alone::{AloneEnd, Counted};
 use super::inbox::{Inbox, InboxError, Told};
 use crate::counted::NOT_CONSUMED;
+use crate::foreign::storable;
 use crate::mutants::{Mutant, planted};
-use crate::ports::{ConsumeRecord, Consumption, DeadLetter, Expected, OutboxRow, StoreError, Unapplied};
+use crate::ports::{
+    ConsumeRecord, Consumption, DeadLetter, Expected, MAX_LETTER_REASON_BYTES, OutboxRow, StoreError,
+    Unapplied,
+};
 use crate::{texts, with_tx};
 
 /// What became of one attempt.
@@ -48,7 +52,7 @@ impl Inbox {
                 if moved || is_overtaking(&wanted.event, &earlier) {
                     return Err(InboxError::Moved);
                 }
-                inbox.apply(unit, &[&wanted]).await
+                inbox.apply(unit, &[&wanted], inbox.settings.attempt_timeout).await
             })
         })
         .await;
@@ -135,7 +139,8 @@ impl Inbox {
                 .retry
                 .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.app.tx.chance.next()),
         };
-        let message = with_prefix(why);
+        // It may quote a payload that others wrote.
+        let message = storable(&with_prefix(why), MAX_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
             Retry::After(_) if planted(Mutant::ConsumerBackoffIgnored) => {
                 (ConsumeStatus::Failed, Some(now), AloneEnd::Failed(now))
@@ -154,27 +159,58 @@ impl Inbox {
         let is_parked = status == ConsumeStatus::Dead && !planted(Mutant::DeadWithoutLetter);
         let letter = is_parked.then(|| self.dead_letter(&step.event, &message, now));
         let (event, trace) = (&step.event.event_id, step.event.trace_id());
-        match letter {
-            Some(_) => {
-                error!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
-                error = %message, "[{}] [ALERT] Event is dead", self.name())
-            }
-            None => {
-                warn!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
-                error = %message, "[{}] an attempt failed", self.name())
-            }
-        }
         if status == ConsumeStatus::Failed && planted(Mutant::AckWhatFailed) {
             return Ok(Some(end));
         }
+        let is_dead = status == ConsumeStatus::Dead;
         let written = self.write(record, letter).await?;
         Ok(match written {
             Written::Yes => {
+                if is_dead {
+                    error!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
+                        error = %message, "[{}] [ALERT] Event is dead", self.name());
+                } else {
+                    warn!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
+                        error = %message, "[{}] an attempt failed", self.name());
+                }
                 metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);
                 Some(end)
             }
             Written::Moved => None,
         })
+    }
+
+    /// Leaves an event to the sweep, as somebody else keeps a lock that it needs. That is no attempt: one that was counted
+    /// before it ran is taken back. Whatever happens meanwhile, the log knows of the event.
+    pub(super) async fn postpone(
+        &self,
+        event: &EventId,
+        counted: Option<&Counted>,
+    ) -> Result<(), StoreError> {
+        let earlier = counted.map(|counted| &counted.event).filter(|counted| *counted != event);
+        for event in earlier.into_iter().chain([event]) {
+            let step = {
+                let mut view = self.app.view().await?;
+                self.target(view.as_mut(), event).await?
+            };
+            let Some(step) = step else { continue };
+            let (status, attempts) = match step.record.as_ref() {
+                None => (ConsumeStatus::Waiting, 0),
+                Some(record) => match record.status {
+                    ConsumeStatus::Processing if counted.is_some_and(|counted| counted.is(&step)) => {
+                        (ConsumeStatus::Waiting, record.attempts.saturating_sub(1))
+                    }
+                    status @ (ConsumeStatus::Waiting | ConsumeStatus::Failed) => (status, record.attempts),
+                    ConsumeStatus::Processing | ConsumeStatus::Success | ConsumeStatus::Dead => continue,
+                },
+            };
+            let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
+            let record = self.record(&step, status, attempts, self.app.now());
+            // Moved: whoever was faster has it in the log.
+            let (Written::Yes | Written::Moved) =
+                self.write(Consumption { next_retry_time, ..record }, None).await?;
+        }
+        Ok(())
     }
 
     /// Writes one row of the log, and with a dead one its letter, if the log still holds what was read.

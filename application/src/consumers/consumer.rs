@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use handover_domain::AggregateRef;
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{AggregateRef, EventId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
 use super::alone::{AloneEnd, CountFirst, Counted};
 use super::answered::answered;
-use super::inbox::{Identity, Inbox, Taken, identify};
+use super::group::GroupEnd;
+use super::inbox::{Identity, Inbox, LOCK_PATIENCE, Taken, identify};
 use super::{Subscriber, sweep};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
@@ -23,6 +24,8 @@ use crate::{App, with_tx};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// How long no groups are formed after one delivery held up its group.
+const ALONE_FOR: TimeDelta = TimeDelta::seconds(10);
 
 /// One consumer of one process.
 pub struct Consumer {
@@ -124,6 +127,7 @@ impl Worker {
 
     /// Until the process stops or the subscription ends; what was begun is settled first.
     async fn run(self) -> Option<BrokerError> {
+        let mut alone_until = DateTime::UNIX_EPOCH;
         let end = loop {
             let deliveries = tokio::select! {
                 biased;
@@ -138,7 +142,14 @@ impl Worker {
                 self.settle(&tags, Settle::Ack).await;
             }
             let fresh = self.join_lanes(deliveries.into_iter().map(Taken::of).collect());
-            let group = self.inbox.apply_group(fresh).await;
+            let group = if self.inbox.app.now() < alone_until {
+                GroupEnd { alone: fresh, ..GroupEnd::default() }
+            } else {
+                self.inbox.apply_group(fresh).await
+            };
+            if group.held_up {
+                alone_until = self.inbox.app.now() + ALONE_FOR;
+            }
             self.settle(&group.done, Settle::Ack).await;
             self.open_lanes(group.alone);
         };
@@ -234,15 +245,41 @@ impl Worker {
         count: CountFirst,
         counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
-        let identity = identify(self.inbox.app.view().await?.as_mut(), &delivery.message).await?;
+        let identity = match identify(self.inbox.app.view().await?.as_mut(), &delivery.message).await {
+            // Its row cannot be read, and will not be until a person mends it: no delivery waits for that.
+            Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
+            other => other?,
+        };
         match identity {
-            Identity::Genuine(row) => self.inbox.apply_alone(&row.event_id, count, counted).await,
+            Identity::Genuine(row) => self.apply_alone(&row.event_id, count, counted).await,
             Identity::Foreign(why) => {
                 error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue,
                     traceId = delivery.message.correlation_id.as_deref(), consumer = self.inbox.name(), error = %why,
                     "[{}] [ALERT] a message is no event of ours", self.inbox.name());
                 Ok(if planted(Mutant::StrayMessageDropped) { AloneEnd::Done } else { AloneEnd::Dead })
             }
+        }
+    }
+
+    /// Applies one event, or leaves it to the sweep if somebody else keeps a lock that it needs: with its delivery in hand
+    /// it would take the place of others.
+    async fn apply_alone(
+        &self,
+        event: &EventId,
+        count: CountFirst,
+        counted: &mut Option<Counted>,
+    ) -> Result<AloneEnd, StoreError> {
+        let begun = self.inbox.app.now();
+        match self.inbox.apply_alone(event, count, counted).await {
+            Err(StoreError::Transient(error))
+                if (self.inbox.app.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
+            {
+                warn!(%error, eventId = %event, queue = self.inbox.queue, consumer = self.inbox.name(),
+                    "[{}] waited for a lock; the sweep applies the event later", self.inbox.name());
+                self.inbox.postpone(event, counted.as_ref()).await?;
+                Ok(AloneEnd::Done)
+            }
+            end => end,
         }
     }
 

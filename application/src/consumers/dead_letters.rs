@@ -11,11 +11,12 @@ use tracing::{debug, error, warn};
 
 use super::Subscriber;
 use super::answered::answered;
-use super::inbox::{Identity, Inbox, InboxError, following, hash, identify};
+use super::inbox::{Identity, Inbox, InboxError, following, identify};
+use crate::foreign::hash;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, OutboxRow, StoreError,
-    Subscription, UnitOfWork,
+    ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, MAX_LETTER_BODY_BYTES,
+    OutboxRow, StoreError, Subscription, UnitOfWork,
 };
 use crate::settings::ConsumerSettings;
 use crate::topology::DEAD_LETTER_QUEUE;
@@ -132,7 +133,11 @@ impl DeadLetterDrainer {
     async fn park_each<'a>(self: &Arc<Self>, deliveries: &'a Arc<Vec<Delivery>>) -> Vec<&'a Delivery> {
         let mut parked = Vec::new();
         for (index, delivery) in deliveries.iter().enumerate() {
-            match self.park_all(deliveries, index..index + 1).await {
+            let outcome = match self.park_all(deliveries, index..index + 1).await {
+                Err(error) if is_refusal(&error) => self.park_refused(delivery, &error).await,
+                outcome => outcome,
+            };
+            match outcome {
                 Ok(()) => parked.push(delivery),
                 Err(error) => error!(%error, eventId = delivery.message.message_id.as_deref(),
                     traceId = delivery.message.correlation_id.as_deref(),
@@ -149,59 +154,132 @@ impl DeadLetterDrainer {
         range: Range<usize>,
     ) -> Result<(), InboxError> {
         let (this, deliveries) = (Arc::clone(self), Arc::clone(deliveries));
-        with_tx(&self.app.tx, move |unit, _| {
+        let foreign = with_tx(&self.app.tx, move |unit, _| {
             let (this, deliveries, range) = (Arc::clone(&this), Arc::clone(&deliveries), range.clone());
             Box::pin(async move {
+                let mut foreign = Vec::new();
                 for delivery in deliveries.get(range).unwrap_or_default() {
-                    this.park(unit, delivery).await?;
+                    foreign.extend(this.park(unit, delivery).await?);
                 }
-                Ok(())
+                Ok::<_, InboxError>(foreign)
             })
         })
-        .await
+        .await?;
+        foreign.iter().for_each(Foreign::log);
+        Ok(())
     }
 
-    async fn park(&self, unit: &mut dyn UnitOfWork, delivery: &Delivery) -> Result<(), InboxError> {
-        if planted(Mutant::DrainerForgets) {
-            return Ok(());
+    /// Parks a message that the store refuses to park as what it is: as one that is no event of ours, with the store's
+    /// reason; without its body, should that be refused too.
+    async fn park_refused(&self, delivery: &Delivery, refusal: &InboxError) -> Result<(), InboxError> {
+        let why = format!("{}: the store refused to park it: {refusal}", texts::CONSUME_FAILED);
+        let foreign = foreign_letter(delivery, why, self.app.now());
+        let mut outcome = Ok(());
+        for most in [MAX_LETTER_BODY_BYTES, 0] {
+            let letter = Arc::new(foreign.shortened(most));
+            let parked = Foreign::of(delivery, &letter);
+            outcome = with_tx(&self.app.tx, move |unit, _| {
+                let letter = Arc::clone(&letter);
+                Box::pin(async move { Ok(unit.park(std::slice::from_ref(letter.as_ref())).await?) })
+            })
+            .await;
+            match &outcome {
+                Ok(()) => {
+                    parked.log();
+                    break;
+                }
+                Err(error) if is_refusal(error) => {}
+                Err(_) => break,
+            }
         }
-        let queue = delivery.died_in.clone().unwrap_or_else(|| DEAD_LETTER_QUEUE.to_owned());
+        outcome
+    }
+
+    /// Parks one delivery. Returns the letter of a message that is no event of ours, to be logged after the commit.
+    async fn park(
+        &self,
+        unit: &mut dyn UnitOfWork,
+        delivery: &Delivery,
+    ) -> Result<Option<Foreign>, InboxError> {
+        if planted(Mutant::DrainerForgets) {
+            return Ok(None);
+        }
+        let queue = died_in(delivery);
         let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
         let now = self.app.now();
-        let message = &delivery.message;
-        let reason = match (identify(unit, message).await?, inbox) {
-            (Identity::Genuine(event), Some(inbox)) => return park_event(unit, inbox, &event, now).await,
+        let reason = match (identify(unit, &delivery.message).await?, inbox) {
+            (Identity::Genuine(event), Some(inbox)) => {
+                park_event(unit, inbox, &event, now).await?;
+                return Ok(None);
+            }
             (Identity::Genuine(_), None) => {
                 format!("{}: no consumer works on {queue}", texts::CONSUME_FAILED)
             }
             (Identity::Foreign(why), _) => why,
         };
+        let letter = foreign_letter(delivery, reason, now).storable();
+        unit.park(std::slice::from_ref(&letter)).await?;
+        Ok(Some(Foreign::of(delivery, &letter)))
+    }
+}
+
+/// Whether the store refuses this very letter: neither an outage nor somebody else's change.
+fn is_refusal(error: &InboxError) -> bool {
+    matches!(error.store_error(), Some(StoreError::Corrupt { .. } | StoreError::Backend(_)))
+}
+
+fn died_in(delivery: &Delivery) -> &str {
+    delivery.died_in.as_deref().unwrap_or(DEAD_LETTER_QUEUE)
+}
+
+/// The letter of a message that is no event of ours.
+fn foreign_letter(delivery: &Delivery, reason: String, now: DateTime<Utc>) -> DeadLetter {
+    let message = &delivery.message;
+    DeadLetter {
+        queue: died_in(delivery).to_owned(),
+        // Not under its message id: an event of ours may rightly have that.
+        key: hash(&message.body),
+        tenant: message.headers.get("tenantId").and_then(|id| id.parse().ok()).unwrap_or(TenantId::DEFAULT),
+        event_type: message.kind.clone(),
+        trace_id: message.correlation_id.clone(),
+        body: message.body.clone(),
+        reason,
+        died_at: now,
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    }
+}
+
+/// What the log says of a message that is no event of ours, once that is parked.
+struct Foreign {
+    message_id: Option<String>,
+    trace_id: Option<String>,
+    queue: String,
+    key: String,
+    reason: String,
+}
+
+impl Foreign {
+    fn of(delivery: &Delivery, letter: &DeadLetter) -> Foreign {
+        Foreign {
+            message_id: delivery.message.message_id.clone(),
+            trace_id: letter.trace_id.clone(),
+            queue: letter.queue.clone(),
+            key: letter.key.clone(),
+            reason: letter.reason.clone(),
+        }
+    }
+
+    fn log(&self) {
         error!(
-            eventId = message.message_id.as_deref(),
-            traceId = message.correlation_id.as_deref(),
-            queue,
-            reason,
+            eventId = self.message_id,
+            traceId = self.trace_id,
+            queue = self.queue,
+            key = self.key,
+            reason = self.reason,
             "[DeadLetters] [ALERT] a message that is no event of ours is parked"
         );
-        let letter = DeadLetter {
-            queue,
-            // Not under its message id: an event of ours may rightly have that.
-            key: hash(&message.body),
-            tenant: message
-                .headers
-                .get("tenantId")
-                .and_then(|id| id.parse().ok())
-                .unwrap_or(TenantId::DEFAULT),
-            event_type: message.kind.clone(),
-            trace_id: message.correlation_id.clone(),
-            body: message.body.clone(),
-            reason,
-            died_at: now,
-            status: DeadLetterStatus::Open,
-            decided_at: None,
-            note: None,
-        };
-        Ok(unit.park(&[letter]).await?)
     }
 }
 

@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::Applied;
 use super::gate::{Verdict, plan};
-use super::inbox::{Inbox, InboxError, Taken, Told, carries, claimed_aggregate};
+use super::inbox::{Inbox, InboxError, LOCK_PATIENCE, Taken, Told, carries, claimed_aggregate};
 use crate::ports::{Delivery, DeliveryTag, Unapplied};
 use crate::relay::TRACEPARENT;
 use crate::with_tx;
@@ -21,6 +21,21 @@ pub(super) struct GroupEnd {
     pub(super) done: Vec<DeliveryTag>,
     /// To be looked at one by one.
     pub(super) alone: Vec<Taken>,
+    /// One of them held up all others: it waited for a lock, or its handler took too long.
+    pub(super) held_up: bool,
+}
+
+/// A group ends after this share of the time that one attempt may take: then each delivery waits for itself alone.
+const SHARE_OF_ATTEMPT: u32 = 4;
+
+/// The longest aggregate type that is looked for: that of the outbox's column.
+const MAX_AGGREGATE_TYPE: usize = 64;
+
+/// Whether an envelope can be looked for by the aggregate that it names. A text of any other kind may be one that the
+/// database refuses to compare: it would take the group apart.
+fn is_plain(envelope: &Envelope) -> bool {
+    let kind = &envelope.aggregate_type;
+    kind.len() <= MAX_AGGREGATE_TYPE && !kind.contains('\0')
 }
 
 impl Inbox {
@@ -30,7 +45,9 @@ impl Inbox {
         let mut group: Vec<(Delivery, Envelope)> = Vec::new();
         for taken in deliveries {
             match taken {
-                Taken { delivery, envelope: Some(envelope) } if !delivery.redelivered => {
+                Taken { delivery, envelope: Some(envelope) }
+                    if !delivery.redelivered && is_plain(&envelope) =>
+                {
                     group.push((delivery, envelope));
                 }
                 // A redelivered one may be what killed a process: its attempt is counted before it runs.
@@ -75,6 +92,7 @@ impl Inbox {
             }
             Err(error) => {
                 debug!(%error, consumer = self.name(), "a group is taken apart");
+                end.held_up = (self.app.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE);
                 let taken = |(delivery, envelope)| Taken { delivery, envelope: Some(envelope) };
                 end.alone.extend(group.into_iter().map(taken));
             }
@@ -115,7 +133,8 @@ impl Inbox {
             // An attempt that never ended: it may be what kills a process, so it is counted first, alone.
             return Err(InboxError::Moved);
         }
-        let applied = if apply.is_empty() { Vec::new() } else { self.apply(unit, &apply).await? };
+        let limit = self.settings.attempt_timeout / SHARE_OF_ATTEMPT;
+        let applied = if apply.is_empty() { Vec::new() } else { self.apply(unit, &apply, limit).await? };
         let waiting: Vec<_> = wait
             .iter()
             .filter(|step| step.record.is_none())

@@ -1,22 +1,26 @@
 //! What a consumer knows, and the units of work it runs: read what is unsettled, apply, record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, TenantId};
-use sha2::{Digest, Sha256};
 use tracing::info;
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::counted::{CONSUMED, IDEMPOTENT, when_committed};
+use crate::foreign::{hash, storable};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected, Message,
-    OutboxQueries, OutboxRow, StoreError, Unapplied, UnitOfWork,
+    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
+    MAX_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied, UnitOfWork,
 };
 use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
 use crate::{App, UnitError, texts};
+
+/// Locks of others are waited for this long, and what a statement waits beyond it; then the delivery gives up its place.
+pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One consumer's side of the database.
 #[derive(Clone)]
@@ -61,6 +65,12 @@ pub(super) enum Identity {
     Foreign(String),
 }
 
+impl Identity {
+    fn foreign(why: String) -> Identity {
+        Identity::Foreign(storable(&why, MAX_LETTER_REASON_BYTES).into_owned())
+    }
+}
+
 impl Inbox {
     pub(super) fn new(
         app: &App,
@@ -68,8 +78,10 @@ impl Inbox {
         settings: &Arc<ConsumerSettings>,
         since: DateTime<Utc>,
     ) -> Inbox {
+        let mut app = app.clone();
+        app.tx.policy.patience = LOCK_PATIENCE;
         Inbox {
-            app: app.clone(),
+            app,
             handler: Arc::clone(&subscriber.handler),
             queue: subscriber.queue,
             settings: Arc::clone(settings),
@@ -90,16 +102,17 @@ impl Inbox {
         view.unapplied(self.name(), self.handler.takes(), self.since, aggregates).await
     }
 
-    /// Runs the handler on these events, in order, and records them as applied; tells for each what it did.
+    /// Runs the handler on these events, in order and within the limit, and records them as applied; tells for each what
+    /// it did.
     pub(super) async fn apply(
         &self,
         unit: &mut dyn UnitOfWork,
         steps: &[&Unapplied],
+        limit: Duration,
     ) -> Result<Vec<Applied>, InboxError> {
         let begun = self.app.now();
         let events = steps.iter().map(|step| Event::of(&step.event)).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(InboxError::Handler)?;
-        let limit = self.settings.attempt_timeout;
         let handled = async {
             if planted(Mutant::DedupeOutsideTransaction) {
                 let mut effects = self.app.tx.store.begin().await?;
@@ -234,17 +247,18 @@ pub(super) fn following(
     }
 }
 
-/// Holds a message against the outbox: the row is the event, the message only says that it is time.
+/// Holds a message against the outbox: the row is the event, the message only says that it is time. The reason why a
+/// message is foreign may quote it, so it is bounded.
 pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     view: &mut V,
     message: &Message,
 ) -> Result<Identity, StoreError> {
     let envelope = match Envelope::parse(&message.body) {
         Ok(envelope) => envelope,
-        Err(error) => return Ok(Identity::Foreign(format!("{}: {error}", texts::CONSUME_FAILED))),
+        Err(error) => return Ok(Identity::foreign(format!("{}: {error}", texts::CONSUME_FAILED))),
     };
     let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
-        return Ok(Identity::Foreign(match envelope.body() {
+        return Ok(Identity::foreign(match envelope.body() {
             Err(handover_domain::EnvelopeError::UnknownType { name }) => {
                 format!("{}: {name}", texts::UNSUPPORTED_TYPE)
             }
@@ -255,7 +269,7 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
         Ok(Identity::Genuine(Box::new(row)))
     } else {
         let id = &envelope.event_id;
-        Ok(Identity::Foreign(format!(
+        Ok(Identity::foreign(format!(
             "{}: the outbox row of event {id} has another payload",
             texts::CONSUME_FAILED
         )))
@@ -303,10 +317,4 @@ pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> Aggre
     let tenant =
         message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
     AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id }
-}
-
-/// SHA-256, hexadecimal.
-pub(super) fn hash(text: &str) -> String {
-    let digits = Sha256::digest(text.as_bytes()).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
 }

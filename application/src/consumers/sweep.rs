@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_domain::EventId;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::alone::CountFirst;
 use super::answered::answered;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, LOCK_PATIENCE};
 use crate::mutants::{Mutant, planted};
 use crate::ports::StoreError;
 use crate::with_tx;
 
 /// Events looked at in one go.
 const BATCH: u32 = 100;
+/// Events that waited for a lock before a sweep ends.
+const MOST_POSTPONED: u32 = 3;
 /// How long the sweep waits before it asks a store again that is away.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// A queue that is not empty may still hold the event: it is given half as long again.
@@ -40,6 +42,7 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
     let now = inbox.app.now();
     let idle_since = now - TimeDelta::from_std(inbox.settings.sweep_interval).unwrap_or_default();
     let leftovers = inbox.app.view().await?.leftovers(inbox.name(), idle_since, now, BATCH).await?;
+    let mut postponed = 0;
     for event in leftovers {
         if inbox.app.tx.tasks.stopping().is_cancelled() {
             return Ok(());
@@ -48,7 +51,13 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
             break;
         }
         info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue, "[{}] taking up a leftover", inbox.name());
-        take_up(inbox, &event).await?;
+        if take_up(inbox, &event).await? == TakenUp::Postponed {
+            postponed += 1;
+        }
+        // The next sweep begins with those that were not taken up yet.
+        if postponed >= MOST_POSTPONED {
+            break;
+        }
     }
     find_lost(inbox).await
 }
@@ -81,7 +90,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
         }
         warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue,
             "[{name}] the broker lost a confirmed event; applying it from the outbox");
-        all_settled &= take_up(inbox, &row.event_id).await?;
+        all_settled &= take_up(inbox, &row.event_id).await? != TakenUp::Refused;
     }
     if all_settled && lost.len() < BATCH as usize {
         with_tx(&inbox.app.tx, move |unit, _| {
@@ -92,13 +101,32 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Runs one event without a delivery. Only an outage ends the sweep: one event that the store refuses must not keep
-/// the others waiting. Tells whether the log knows of the event now.
-async fn take_up(inbox: &Inbox, event: &EventId) -> Result<bool, StoreError> {
+/// What became of an event without a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TakenUp {
+    /// The log says it.
+    Known,
+    /// Somebody else keeps a lock that it needs; the log knows of it.
+    Postponed,
+    /// The store refuses it.
+    Refused,
+}
+
+/// Runs one event without a delivery. Only an outage ends the sweep: one event that the store refuses, or that waits for
+/// a lock, must not keep the others waiting.
+async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> {
     let mut counted = None;
     loop {
+        let begun = inbox.app.now();
         match inbox.apply_alone(event, CountFirst::Yes, &mut counted).await {
-            Ok(_) => return Ok(true),
+            Ok(_) => return Ok(TakenUp::Known),
+            Err(StoreError::Transient(error))
+                if (inbox.app.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
+            {
+                debug!(%error, eventId = %event, consumer = inbox.name(), "[{}] waited for a lock", inbox.name());
+                inbox.postpone(event, counted.as_ref()).await?;
+                return Ok(TakenUp::Postponed);
+            }
             // With the count in hand: an outage in the middle of an attempt is not another attempt.
             Err(error) if error.is_outage() => {
                 warn!(%error, consumer = inbox.name(), "[{}] the store failed; the sweep pauses", inbox.name());
@@ -111,7 +139,7 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<bool, StoreError> {
             Err(error) => {
                 error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue,
                     "[{}] [ALERT] the store refuses an event", inbox.name());
-                return Ok(false);
+                return Ok(TakenUp::Refused);
             }
         }
     }

@@ -5,6 +5,15 @@ use chrono::{DateTime, Utc};
 use handover_domain::TenantId;
 
 use super::{Changed, Numbered, StoreError};
+use crate::foreign::{hash, storable};
+
+/// The longest body that a dead letter keeps, in bytes. Twice what MySQL's `payload` column holds, so that no event of
+/// ours is shortened there, and far below the packet limits of servers (`max_allowed_packet`).
+pub const MAX_LETTER_BODY_BYTES: usize = 128 * 1024;
+/// The longest reason, in bytes.
+pub const MAX_LETTER_REASON_BYTES: usize = 4 * 1024;
+/// The longest queue, key, event type and trace id, in bytes: that of an AMQP short string.
+pub const MAX_LETTER_NAME_BYTES: usize = 255;
 
 /// Where a dead letter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +66,7 @@ pub struct DeadLetter {
     pub event_type: Option<String>,
     /// The trace, where known.
     pub trace_id: Option<String>,
-    /// The message as it came.
+    /// The message, as far as it is kept: see [`DeadLetter::storable`].
     pub body: String,
     /// Why it died.
     pub reason: String,
@@ -69,6 +78,41 @@ pub struct DeadLetter {
     pub decided_at: Option<DateTime<Utc>>,
     /// What that person said.
     pub note: Option<String>,
+}
+
+impl DeadLetter {
+    /// The letter in the form in which every store can hold it: a NUL is written `\x00`, and what is longer than its
+    /// limit is shortened. The reason of a letter with a shortened body states length and SHA-256 of the whole message.
+    /// Of a letter in this form it changes nothing.
+    pub fn storable(&self) -> DeadLetter {
+        self.shortened(MAX_LETTER_BODY_BYTES)
+    }
+
+    /// The same with a shorter body.
+    pub fn shortened(&self, most: usize) -> DeadLetter {
+        let name = |text: &str| storable(text, MAX_LETTER_NAME_BYTES).into_owned();
+        let body = storable(&self.body, usize::MAX);
+        let note = if body.len() > most {
+            let (bytes, hash) = (self.body.len(), hash(&self.body));
+            format!("; the message has {bytes} bytes, at most {most} are kept; SHA-256 {hash}")
+        } else {
+            String::new()
+        };
+        let reason = storable(&self.reason, MAX_LETTER_REASON_BYTES.saturating_sub(note.len()));
+        DeadLetter {
+            queue: name(&self.queue),
+            key: name(&self.key),
+            event_type: self.event_type.as_deref().map(name),
+            trace_id: self.trace_id.as_deref().map(name),
+            body: storable(&body, most).into_owned(),
+            reason: format!("{reason}{note}"),
+            tenant: self.tenant,
+            died_at: self.died_at,
+            status: self.status,
+            decided_at: self.decided_at,
+            note: self.note.clone(),
+        }
+    }
 }
 
 /// Which dead letters a person wants to see; `None` is any.
@@ -126,7 +170,8 @@ pub trait DeadLetterQueries: Send {
 /// Writes dead letters.
 #[async_trait]
 pub trait DeadLetterRepo: Send {
-    /// Parks dead letters. One that is already `Open` under its queue and key MUST stay as it is;
+    /// Parks dead letters, each in its [storable form](DeadLetter::storable), whatever texts it has: a letter that a store
+    /// cannot hold would come back for ever. One that is already `Open` under its queue and key MUST stay as it is;
     /// one that is being replayed, was replayed or discarded is opened again with the new reason and time, and keeps
     /// what was decided before.
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError>;

@@ -37,6 +37,7 @@ pub use consume::{
 pub use credit::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
 pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
+    MAX_LETTER_BODY_BYTES, MAX_LETTER_NAME_BYTES, MAX_LETTER_REASON_BYTES,
 };
 pub use effects::{
     EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,

@@ -260,6 +260,9 @@ flaws! { broken_by(Flaw) {
     park_leaves_what_is_being_replayed: ParkLeavesWhatIsBeingReplayed breaks [
         "a_dead_letter_that_is_being_replayed_is_opened_again",
     ]
+    letters_with_a_nul_are_refused: ParkRefusesNul breaks [
+        "dead_letters_of_any_texts_are_parked_in_their_storable_form",
+    ]
     decide_ignores_where_it_stands: DecideIgnoresWhereItStands breaks [
         "a_decision_holds_only_where_the_letter_stands_where_it_says",
         "of_units_that_decide_about_one_dead_letter_exactly_one_does",

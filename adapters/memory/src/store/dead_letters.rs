@@ -110,10 +110,11 @@ fn passes(filter: &DeadLetterFilter, letter: &DeadLetter) -> bool {
 #[async_trait]
 impl DeadLetterRepo for MemoryUnit {
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        let letters: Vec<DeadLetter> = letters.iter().map(DeadLetter::storable).collect();
         let locks =
             letters.iter().map(|letter| Lock::DeadLetter(letter.queue.clone(), letter.key.clone())).collect();
         self.write(locks, |statement| {
-            for letter in letters {
+            for letter in &letters {
                 let parked =
                     statement.dead_letters().get(&(letter.queue.clone(), letter.key.clone())).cloned();
                 let row = match parked {

@@ -31,7 +31,7 @@ const PING: Duration = Duration::from_secs(2);
 /// Statements that a connection keeps prepared: slices come in lengths of powers of two.
 pub(super) const PREPARED: usize = 256;
 /// How long a lock is waited for, in seconds.
-pub(super) const LOCK_WAIT_S: u32 = 5;
+pub(super) const LOCK_WAIT_S: u32 = 2;
 /// How long a transaction may do nothing, in seconds: a process that was stopped within one must not keep its locks.
 pub(super) const IDLE_IN_TRANSACTION_S: u32 = 15;
 /// How long to wait for another process that migrates, in seconds.

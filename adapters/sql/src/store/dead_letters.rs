@@ -149,9 +149,10 @@ impl Session {
 #[async_trait]
 impl DeadLetterRepo for Session {
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        let parked = self.parked(letters).await?;
-        let (mut rows, mut seen) = (Vec::new(), BTreeSet::new());
-        for letter in letters {
+        let letters: Vec<DeadLetter> = letters.iter().map(DeadLetter::storable).collect();
+        let parked = self.parked(&letters).await?;
+        let mut seen = BTreeSet::new();
+        for letter in &letters {
             let key = (letter.queue.clone(), letter.key.clone());
             let known = parked.get(&key).copied();
             if !seen.insert(key) || known == Some(true) {
@@ -164,7 +165,7 @@ impl DeadLetterRepo for Session {
                     .await?;
                 continue;
             }
-            rows.extend(values![
+            let row = values![
                 &letter.queue,
                 &letter.key,
                 letter.tenant.get(),
@@ -174,9 +175,10 @@ impl DeadLetterRepo for Session {
                 &letter.reason,
                 letter.died_at,
                 DeadLetterStatus::Open.as_str(),
-            ]);
+            ];
+            // A statement each: together they could be longer than what MySQL takes (`max_allowed_packet`).
+            self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, row, "").await?;
         }
-        self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, rows, "").await?;
         Ok(())
     }
 

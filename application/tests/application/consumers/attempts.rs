@@ -154,9 +154,9 @@ async fn a_handler_that_always_panics_ends_dead() {
 async fn a_hanging_handler_is_cut_off_and_counted() {
     let (world, process, _) = consuming(|ids, _| if ids[0] == "bad" { Act::Hang } else { Act::Apply }).await;
     world.arrived(&process, "bad", 1, 1).await;
-    pass(secs(19)).await;
-    assert_eq!(world.log(NAME, "bad").await, None, "first in the group, then alone: ten seconds each");
-    pass(millis(1_100)).await;
+    pass(secs(12)).await;
+    assert_eq!(world.log(NAME, "bad").await, None, "first 2.5 s in the group, then ten seconds alone");
+    pass(millis(600)).await;
     let record = world.log(NAME, "bad").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Failed, 1));
     assert_eq!(record.error_message.as_deref(), Some("消息消费失败: not done within 10s"));

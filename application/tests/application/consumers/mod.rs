@@ -6,6 +6,7 @@ mod crashes;
 mod extensions;
 mod facts;
 mod late;
+mod locks;
 mod order;
 pub(crate) mod scripted;
 mod shutdown;

@@ -5,7 +5,7 @@ use handover_application::topology::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use handover_domain::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
-use crate::support::{Process, World, message, millis, pass, sample};
+use crate::support::{Process, UNSTORABLE, World, eventually, message, millis, pass, sample, secs};
 
 /// The one letter there is.
 async fn the_letter(world: &World) -> DeadLetter {
@@ -170,17 +170,53 @@ async fn a_forged_message_beside_the_genuine_one_is_parked_whichever_comes_first
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_letter_that_the_store_refuses_keeps_no_other_from_being_parked() {
+async fn dead_letters_whose_bodies_the_store_refuses_are_parked_without_them_and_keep_no_other_back() {
     let (world, _process, _) = consuming(|_, _| Act::Apply).await;
-    for number in 0..5 {
-        // PostgreSQL takes no NUL in a text.
-        let body = if number == 2 { "nul \0".to_owned() } else { format!("stray {number}") };
-        world.broker.inject(QUEUE, Message { body, ..Message::default() });
+    // More than the drainer takes at a time, and others behind them.
+    let refused = (0..25).map(|number| format!("{UNSTORABLE} {number}"));
+    let bodies: Vec<String> = refused.chain((0..30).map(|number| format!("stray {number}"))).collect();
+    for body in &bodies {
+        world.broker.inject(QUEUE, Message { body: body.clone(), ..Message::default() });
     }
-    pass(millis(5_000)).await;
-    assert_eq!(world.letters().await.len(), 4);
-    let left = world.depth(DEAD_LETTER_QUEUE).await;
-    assert_eq!(left.ready + left.unacked, 1, "it is not lost");
+    eventually(secs(30), async || world.letters().await.len() == bodies.len()).await;
+    assert!(world.is_drained(QUEUE).await && world.is_drained(DEAD_LETTER_QUEUE).await);
+    let letters = world.letters().await;
+    let empty: Vec<&DeadLetter> = letters.iter().filter(|letter| letter.body.is_empty()).collect();
+    assert_eq!(empty.len(), 25);
+    for letter in empty {
+        let said =
+            ["消息消费失败: the store refused to park it", "bytes, at most 0 are kept; SHA-256", &letter.key];
+        assert!(said.iter().all(|said| letter.reason.contains(said)), "{}", letter.reason);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hostile_messages_are_each_parked_once() {
+    let (world, process, _) = consuming(|_, _| Act::Apply).await;
+    world.happened(&process, "e-1", 7, 1).await;
+    let genuine = message(&world.row("e-1").await);
+    let long = format!("\0{}", "长".repeat(100_000));
+    let forged = ["eventType", "aggregateType", "traceId"].map(|field| {
+        let mut body: serde_json::Value = serde_json::from_str(&genuine.body).unwrap();
+        body["eventId"] = "e-99".into();
+        body[field] = long.as_str().into();
+        body.to_string()
+    });
+    let hostile =
+        ["", "\0", "[]", r#"{"a":"\ud800"}"#, r#"{"eventId":"a","eventId":"b"}"#, r#"{"eventId":1e999999}"#];
+    let hostile = hostile.map(str::to_owned).into_iter().chain([long.clone(), "[".repeat(100_000)]);
+    let bodies: Vec<String> = hostile.chain(forged).collect();
+    for body in &bodies {
+        for _ in 0..2 {
+            let message = Message { body: body.clone(), kind: Some(long.clone()), ..genuine.clone() };
+            assert!(world.broker.inject(QUEUE, message));
+        }
+    }
+    world.broker.inject(QUEUE, genuine);
+    eventually(secs(30), async || world.is_drained(QUEUE).await && world.is_drained(DEAD_LETTER_QUEUE).await)
+        .await;
+    assert_eq!(world.letters().await.len(), bodies.len());
+    assert_eq!(world.effects(7).await, ["e-1"]);
 }
 
 /// A deployment in which the broker has dead-lettered an event by its own will.

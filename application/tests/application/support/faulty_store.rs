@@ -25,6 +25,9 @@ pub(crate) enum CommitFault {
     GoesAway,
 }
 
+/// The body of a dead letter that the store refuses for a reason of its own.
+pub(crate) const UNSTORABLE: &str = "unstorable";
+
 /// The switches of one process's way to the store.
 #[derive(Clone, Default)]
 pub(crate) struct StoreFaults(Arc<Mutex<Switches>>);
@@ -200,10 +203,10 @@ passes_on!(DeadLetterQueries {
 });
 #[async_trait]
 impl DeadLetterRepo for FaultyUnit {
-    /// As PostgreSQL, takes no NUL in a text.
+    /// Refuses a body that contains [`UNSTORABLE`].
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        if letters.iter().any(|letter| letter.body.contains('\0')) {
-            return Err(StoreError::Backend("invalid byte sequence for encoding \"UTF8\": 0x00".into()));
+        if letters.iter().any(|letter| letter.body.contains(UNSTORABLE)) {
+            return Err(StoreError::Backend("it cannot be stored".into()));
         }
         self.inner.park(letters).await
     }

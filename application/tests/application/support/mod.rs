@@ -18,7 +18,7 @@ use handover_application::*;
 use handover_domain::*;
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 
-pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults};
+pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults, UNSTORABLE};
 pub(crate) use samples::{by, event_id, gateway, message, money, report, sample};
 
 pub(crate) const TENANT: TenantId = TenantId::DEFAULT;

@@ -327,6 +327,29 @@ pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
     }
 }
 
+/// Bodies of messages that others send, each with its name: no adapter may refuse one.
+pub fn hostile_bodies() -> Vec<(&'static str, String)> {
+    const MB: usize = 1_000_000;
+    let controls: String = (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32).collect();
+    vec![
+        ("empty", String::new()),
+        ("NUL", "{\"title\":\"a\0b\"}".into()),
+        ("NUL alone", "\0".into()),
+        ("NUL as an escape", r#"{"title":"\u0000"}"#.into()),
+        ("100 KB of NUL", "\0".repeat(100_000)),
+        ("bytes that are no UTF-8, as they are handed on", "\\xff\\x00 \u{fffd}\u{feff}".into()),
+        ("control characters", controls),
+        ("characters of four bytes", "📷".repeat(40_000)),
+        ("not a character", "\u{ffff}\u{10ffff}".into()),
+        ("lone surrogates", r#"{"title":"\ud800 \udfff"}"#.into()),
+        ("deep nesting", "[".repeat(100_000)),
+        ("duplicate keys", r#"{"eventId":"a","eventId":"b","payload":{"x":1,"x":2}}"#.into()),
+        ("huge numbers", format!(r#"{{"aggregateId":1e999999,"payload":{}}}"#, "9".repeat(50_000))),
+        ("10 MB", "x".repeat(10 * MB)),
+        ("10 MB of two bytes a character", "é".repeat(5 * MB)),
+    ]
+}
+
 /// A change of seller 20's listing in tenant 1.
 pub fn listing_change(product: i64, order: i64, kind: ListingChangeKind, event: &str) -> ListingChange {
     ListingChange {

@@ -1,11 +1,13 @@
 //! Dead letters.
 
-use handover_application::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
+use handover_application::ports::{
+    DeadLetter, DeadLetterFilter, DeadLetterStatus, MAX_LETTER_BODY_BYTES, MAX_LETTER_REASON_BYTES,
+};
 use handover_domain::TenantId;
 
 use super::deciding::decide;
 use super::{StoreRig, changes_one, in_unit, view};
-use crate::samples::{AWKWARD, dead_letter, decision, later, tenant};
+use crate::samples::{AWKWARD, dead_letter, decision, hostile_bodies, later, tenant};
 
 pub(super) async fn park(rig: &dyn StoreRig, letters: &[DeadLetter]) {
     in_unit!(rig, |unit| unit.park(letters).await.expect("dead letters are parked"));
@@ -53,6 +55,34 @@ pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
     }
     assert_eq!(parked(rig, "order.fulfillment.queue", "missing").await, None);
     assert_eq!(parked(rig, "another.queue", "e-1").await, None);
+}
+
+/// Whatever its texts are, a dead letter is parked, once, and read back in its storable form, in which nothing is longer
+/// than its limit and a shortened body is accounted for.
+pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &dyn StoreRig) {
+    let long = format!("{}\0{}", "é".repeat(200), AWKWARD.repeat(200_000));
+    let odd = DeadLetter {
+        event_type: Some(long.clone()),
+        trace_id: Some(long.clone()),
+        reason: long.clone(),
+        ..dead_letter(&long, "of long texts")
+    };
+    let bodies = hostile_bodies();
+    let hostile =
+        bodies.iter().map(|(name, body)| DeadLetter { body: body.clone(), ..dead_letter("queue", name) });
+    let letters: Vec<DeadLetter> = hostile.chain([odd]).collect();
+    park(rig, &letters).await;
+    park(rig, &letters).await;
+    for letter in &letters {
+        let kept = letter.storable();
+        assert_eq!(parked(rig, &kept.queue, &kept.key).await.as_ref(), Some(&kept), "{}", letter.key);
+        assert_eq!(kept.storable(), kept, "{}", letter.key);
+        assert!(kept.body.len() <= MAX_LETTER_BODY_BYTES && kept.reason.len() <= MAX_LETTER_REASON_BYTES);
+        let is_whole = kept.body == letter.body.replace('\0', "\\x00");
+        let account = format!("the message has {} bytes", letter.body.len());
+        assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", letter.key, kept.reason);
+    }
+    assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), letters.len());
 }
 
 /// Parking what is already open changes nothing: the first reason stays, and there is one row.

@@ -374,6 +374,7 @@ super::rules::rules! { store_rules: store, StoreRig;
     ]
     dead_letters: [
         a_dead_letter_is_read_back_as_it_was_parked,
+        dead_letters_of_any_texts_are_parked_in_their_storable_form,
         parking_an_open_dead_letter_again_changes_nothing,
         parking_a_dead_letter_twice_in_a_unit_is_once,
         a_dead_letter_that_was_decided_is_opened_again,

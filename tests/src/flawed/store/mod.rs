@@ -69,6 +69,7 @@ pub enum Flaw {
     DeadLetterPagesIgnoreTheStatus,
     DeadLettersOfAKeyAreOfOneQueue,
     ParkLeavesWhatIsBeingReplayed,
+    ParkRefusesNul,
     DecideIgnoresWhereItStands,
     DecideForgetsTheNote,
     AuditLeaksToOtherTenants,

@@ -46,6 +46,9 @@ writes! {
     DeadLetterRepo {}
 
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        if self.has(Flaw::ParkRefusesNul) && letters.iter().any(|letter| letter.body.contains('\0')) {
+            return Err(StoreError::Backend("invalid byte sequence for encoding \"UTF8\": 0x00".into()));
+        }
         let mut parked = letters.to_vec();
         if self.has(Flaw::ParkLeavesWhatIsBeingReplayed) {
             parked.clear();

@@ -1,0 +1,110 @@
+//! Messages that others put into the queues of RabbitMQ, whatever bytes they are: each is parked once and can be
+//! discarded, and none holds up another.
+
+use handover_application::topology::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
+use handover_rabbitmq::{QueueType, unsupervised_connection};
+use handover_tests::deployment::{Deployment, Pair};
+use handover_tests::process::eventually;
+use handover_tests::rabbit_rigs::settings;
+use handover_tests::servers::rabbitmq::MAX_MESSAGE_BYTES;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel};
+use serde_json::Value;
+
+use crate::WITHIN;
+
+handover_tests::on_rabbitmq!(messages_of_any_bytes_are_parked_once_and_can_be_discarded);
+
+/// More than MariaDB takes in a statement (`max_allowed_packet`, 16 MiB unless told otherwise).
+const LARGE: usize = 17 * 1024 * 1024;
+/// More than the drainer has in hand at a time.
+const FORGED: usize = 25;
+const PLAIN: usize = 30;
+
+async fn send(channel: &Channel, queue: &str, headers: FieldTable, body: &[u8]) {
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let properties = BasicProperties::default().with_delivery_mode(2).with_headers(headers);
+    let sent = channel.basic_publish("".into(), queue.into(), options, body, properties).await.unwrap();
+    assert!(sent.await.unwrap().is_ack(), "{queue}");
+}
+
+/// The headers of a message that pretends to have died at a queue with a name that no queue can have.
+fn forged() -> FieldTable {
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut death = FieldTable::default();
+    death.insert("queue".into(), text(&"q".repeat(300)));
+    death.insert("reason".into(), text("rejected"));
+    let mut headers = FieldTable::default();
+    headers.insert("x-death".into(), AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into()));
+    headers
+}
+
+async fn messages_of_any_bytes_are_parked_once_and_can_be_discarded(pair: Pair) {
+    let deployment = Deployment::start(pair).await;
+    let (books, vhost) = (deployment.books().await, deployment.vhost());
+    let take = async |bytes: usize| {
+        let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
+        vhost.server().eval(&code).await.unwrap();
+    };
+    // A channel keeps the limit that it began with.
+    take(2 * LARGE).await;
+    let server = deployment.launch().start().unwrap();
+    let connection = unsupervised_connection(settings(&vhost.url(), QueueType::Quorum)).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    let large = vec![b'x'; LARGE];
+    let hostile: [&[u8]; 8] = [
+        b"",
+        b"\0",
+        b"{\"title\":\"\0\"}",
+        b"\xff\xfe\0\x01",
+        b"\xff\xfe\0\x02",
+        br#"{"eventId":"e","eventType":"\u0000","aggregateType":"\u0000","aggregateId":1,"occurredAt":"2026-02-04T10:30:00Z","traceId":"t","payload":{}}"#,
+        &[b'['; 100_000],
+        &large,
+    ];
+    for body in hostile {
+        for _ in 0..2 {
+            send(&channel, FULFILLMENT_QUEUE, FieldTable::default(), body).await;
+        }
+    }
+    for number in 0..FORGED {
+        send(&channel, DEAD_LETTER_QUEUE, forged(), format!("forged {number}").as_bytes()).await;
+    }
+    for number in 0..PLAIN {
+        send(&channel, DEAD_LETTER_QUEUE, FieldTable::default(), format!("plain {number}").as_bytes()).await;
+    }
+    take(MAX_MESSAGE_BYTES).await;
+    let all = hostile.len() + FORGED + PLAIN;
+    eventually(WITHIN, async || {
+        let parked = books.count("SELECT count(*) FROM dead_letters").await?;
+        let queued: u64 = vhost.messages().await?.iter().map(|(_, count)| count).sum();
+        if usize::try_from(parked)? == all && queued == 0 {
+            return Ok(());
+        }
+        Err(format!("{parked} of {all} are parked, {queued} messages are queued").into())
+    })
+    .await;
+
+    let (code, listed, stderr) =
+        deployment.launch().run(&["dlq", "list", "--limit", "1000", "--output", "json"]).unwrap();
+    assert_eq!(code, Some(0), "{stderr}");
+    let letters: Value = serde_json::from_str(&listed).unwrap();
+    let reasons: Vec<&str> =
+        letters["items"].as_array().unwrap().iter().map(|it| it["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons.len(), all);
+    let shortened = format!("the message has {LARGE} bytes, at most 131072 are kept; SHA-256 ");
+    assert_eq!(reasons.iter().filter(|reason| reason.contains(&shortened)).count(), 1, "{reasons:?}");
+    let discard = ["dlq", "discard", "--all", "--reason", "foreign"];
+    let (code, _, stderr) = deployment.launch().run(&discard).unwrap();
+    assert_eq!(code, Some(0), "{stderr}");
+    let open = books.number("SELECT count(*) FROM dead_letters WHERE status <> 'DISCARDED'").await;
+    assert_eq!(open, 0);
+    // Nothing went round in circles: each was announced as parked at most once for each time it was sent.
+    let log = server.launch().log();
+    let announced =
+        log.lines().filter(|line| line.contains("a message that is no event of ours is parked")).count();
+    assert!(announced <= all + hostile.len(), "{announced} announcements");
+    connection.close(200, "done".into()).await.unwrap();
+}
