@@ -62,7 +62,10 @@ pub const KEYS_AWAY: &str = "handover.idempotency.away";
 /// Every metric there is: those of 004, and ours, which begin with `handover`. [`PENDING`] is for whoever serves to set,
 /// those of the requests, of the rate limit and of the keys are for their adapters.
 pub const METRICS: [Metric; 16] = [
-    counter(CREATED, "Events committed to the outbox by this process"),
+    counter(
+        CREATED,
+        "Events committed to the outbox by this process; rows that others insert by SQL are not counted",
+    ),
     counter(SENT, "Events that the broker confirmed to this process"),
     counter(FAILED, "Failed publishes of events, given-up ones included"),
     counter(DEAD, "Events given up after their last publish failed (FAILED)"),

@@ -71,7 +71,7 @@ CREATE TABLE payments (
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
 -- Columns without a default are those a row inserted by hand has to name. The checks keep out what the relay could
--- not read: one bad row would stop all of them.
+-- not read. A mode of a session may let February 31 and months 0 in, which no calendar has.
 CREATE TABLE outbox_events (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     event_id        VARCHAR(64) NOT NULL CHECK (CHAR_LENGTH(event_id) > 0 AND event_id NOT REGEXP '[^!-~]'),
@@ -81,17 +81,22 @@ CREATE TABLE outbox_events (
     payload         TEXT NOT NULL,
     status          VARCHAR(16) NOT NULL DEFAULT 'NEW' CHECK (status IN ('NEW', 'RETRY', 'SENT', 'FAILED')),
     retry_count     INT NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
-    next_retry_time DATETIME(6),
-    create_time     DATETIME(6) NOT NULL,
-    update_time     DATETIME(6) NOT NULL,
+    next_retry_time DATETIME(6)
+                    CHECK (next_retry_time IS NULL OR (DAYOFMONTH(next_retry_time) BETWEEN 1 AND DAYOFMONTH(LAST_DAY(next_retry_time))) IS TRUE),
+    create_time     DATETIME(6) NOT NULL
+                    CHECK ((DAYOFMONTH(create_time) BETWEEN 1 AND DAYOFMONTH(LAST_DAY(create_time))) IS TRUE),
+    update_time     DATETIME(6) NOT NULL
+                    CHECK ((DAYOFMONTH(update_time) BETWEEN 1 AND DAYOFMONTH(LAST_DAY(update_time))) IS TRUE),
     tenant_id       BIGINT NOT NULL DEFAULT 1 CHECK (tenant_id BETWEEN 1 AND 9007199254740991),
     aggregate_seq   BIGINT NOT NULL DEFAULT 0,
     metadata        TEXT CHECK (metadata IS NULL OR (JSON_VALID(metadata) AND JSON_TYPE(metadata) = 'OBJECT')),
     max_retry_count INT NOT NULL DEFAULT 3 CHECK (max_retry_count >= 0),
     last_error      MEDIUMTEXT,
-    sent_time       DATETIME(6),
+    sent_time       DATETIME(6)
+                    CHECK (sent_time IS NULL OR (DAYOFMONTH(sent_time) BETWEEN 1 AND DAYOFMONTH(LAST_DAY(sent_time))) IS TRUE),
     -- A FAILED event that was released holds back no later one of its aggregate.
-    released_time   DATETIME(6),
+    released_time   DATETIME(6)
+                    CHECK (released_time IS NULL OR (DAYOFMONTH(released_time) BETWEEN 1 AND DAYOFMONTH(LAST_DAY(released_time))) IS TRUE),
     -- The domain's `Partition::of`. Both terms are reduced first, or their sum would overflow.
     partition_no    INT GENERATED ALWAYS AS (((aggregate_id % 64 + tenant_id % 64 * 31) % 64 + 64) % 64) STORED,
     -- What the relay scans, in its order.

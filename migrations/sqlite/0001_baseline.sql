@@ -61,7 +61,7 @@ CREATE UNIQUE INDEX idx_payments_processing ON payments (tenant_id, order_id) WH
 CREATE INDEX idx_payments_order ON payments (tenant_id, order_id, id);
 
 -- Columns without a default are those a row inserted by hand has to name. The checks keep out what the relay could
--- not read: one bad row would stop all of them.
+-- not read. Without a modifier `date` takes February 31, which no calendar has; hour 24 is of the next day.
 CREATE TABLE outbox_events (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id        TEXT NOT NULL
@@ -72,18 +72,22 @@ CREATE TABLE outbox_events (
     payload         TEXT NOT NULL,
     status          TEXT NOT NULL DEFAULT 'NEW' CHECK (status IN ('NEW', 'RETRY', 'SENT', 'FAILED')),
     retry_count     INTEGER NOT NULL DEFAULT 0 CHECK (retry_count BETWEEN 0 AND 4294967295),
-    next_retry_time TEXT CHECK (next_retry_time IS NULL OR julianday(next_retry_time) IS NOT NULL),
-    create_time     TEXT NOT NULL CHECK (julianday(create_time) IS NOT NULL),
-    update_time     TEXT NOT NULL CHECK (julianday(update_time) IS NOT NULL),
+    next_retry_time TEXT
+                    CHECK (next_retry_time IS NULL OR (julianday(next_retry_time) IS NOT NULL AND date(substr(next_retry_time, 1, 10), '+0 days') IS substr(next_retry_time, 1, 10) AND substr(next_retry_time, 12, 2) < '24')),
+    create_time     TEXT NOT NULL
+                    CHECK (julianday(create_time) IS NOT NULL AND date(substr(create_time, 1, 10), '+0 days') IS substr(create_time, 1, 10) AND substr(create_time, 12, 2) < '24'),
+    update_time     TEXT NOT NULL
+                    CHECK (julianday(update_time) IS NOT NULL AND date(substr(update_time, 1, 10), '+0 days') IS substr(update_time, 1, 10) AND substr(update_time, 12, 2) < '24'),
     tenant_id       INTEGER NOT NULL DEFAULT 1 CHECK (tenant_id BETWEEN 1 AND 9007199254740991),
     aggregate_seq   INTEGER NOT NULL DEFAULT 0,
     metadata        TEXT CHECK (metadata IS NULL OR json_type(metadata) = 'object'),
     max_retry_count INTEGER NOT NULL DEFAULT 3 CHECK (max_retry_count BETWEEN 0 AND 4294967295),
     last_error      TEXT,
-    sent_time       TEXT,
+    sent_time       TEXT
+                    CHECK (sent_time IS NULL OR (julianday(sent_time) IS NOT NULL AND date(substr(sent_time, 1, 10), '+0 days') IS substr(sent_time, 1, 10) AND substr(sent_time, 12, 2) < '24')),
     -- A FAILED event that was released holds back no later one of its aggregate.
     released_time   TEXT
-                    CHECK (released_time IS NULL OR julianday(released_time) IS NOT NULL),
+                    CHECK (released_time IS NULL OR (julianday(released_time) IS NOT NULL AND date(substr(released_time, 1, 10), '+0 days') IS substr(released_time, 1, 10) AND substr(released_time, 12, 2) < '24')),
     -- The domain's `Partition::of`. Both terms are reduced first, as the sum of two great integers would become a REAL.
     partition_no    INTEGER NOT NULL
                     GENERATED ALWAYS AS (((aggregate_id % 64 + tenant_id % 64 * 31) % 64 + 64) % 64) VIRTUAL
@@ -99,7 +103,7 @@ CREATE INDEX idx_outbox_pending ON outbox_events
 -- What may stand before a pending row: those that wait for their time, those given up, those out of order.
 CREATE INDEX idx_outbox_waiting ON outbox_events
     (aggregate_type, aggregate_id, tenant_id, aggregate_seq, id, next_retry_time, event_type)
-    WHERE status IN ('NEW', 'RETRY') AND next_retry_time IS NOT NULL;
+    WHERE status = 'RETRY' AND next_retry_time IS NOT NULL;
 CREATE INDEX idx_outbox_failed ON outbox_events
     (aggregate_type, aggregate_id, tenant_id, aggregate_seq, id, event_type)
     WHERE status = 'FAILED' AND released_time IS NULL;

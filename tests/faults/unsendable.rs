@@ -26,9 +26,10 @@ const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#
 /// One window of rows, written by hand with the columns of 000; those that cannot be sent have this type and payload.
 async fn put(books: &Books, event_type: &str, payload: &str) {
     let now = literal(Utc::now());
+    let aggregate = if event_type == "INVOICE_GENERATED" { "Invoice" } else { "Order" };
     let row = |n: i64| match n % EVERY {
-        0 => format!("('odd-{n}', '{event_type}', 'Sample', {n}, '{payload}', {now}, {now})"),
-        _ => format!("('even-{n}', 'ORDER_STATUS_CHANGED', 'Sample', {n}, '{{}}', {now}, {now})"),
+        0 => format!("('odd-{n}', '{event_type}', '{aggregate}', {n}, '{payload}', {now}, {now})"),
+        _ => format!("('even-{n}', 'ORDER_STATUS_CHANGED', 'Order', {n}, '{{}}', {now}, {now})"),
     };
     let rows = (0..WINDOW).map(row).collect::<Vec<_>>().join(", ");
     let columns = "event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time";

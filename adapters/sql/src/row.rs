@@ -20,17 +20,18 @@ const QUERY: &str = "a query";
 #[derive(Debug)]
 pub struct Row {
     pub(crate) columns: Arc<[String]>,
-    pub(crate) values: Vec<Value>,
+    /// An error is a value that nobody can read, such as `infinity`: of its own column alone.
+    pub(crate) values: Vec<Result<Value, String>>,
 }
 
 impl Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (column, value) in self.columns.iter().zip(&self.values) {
             match value {
-                Value::Int(Some(value)) => write!(f, "{column}={value} ")?,
-                Value::Text(Some(value)) => write!(f, "{column}={value} ")?,
-                Value::Time(Some(value)) => write!(f, "{column}={value} ")?,
-                Value::Int(None) | Value::Text(None) | Value::Time(None) => {}
+                Ok(Value::Int(Some(value))) => write!(f, "{column}={value} ")?,
+                Ok(Value::Text(Some(value))) => write!(f, "{column}={value} ")?,
+                Ok(Value::Time(Some(value))) => write!(f, "{column}={value} ")?,
+                Ok(Value::Int(None) | Value::Text(None) | Value::Time(None)) | Err(_) => {}
             }
         }
         Ok(())
@@ -58,7 +59,7 @@ impl Row {
         self.of(QUERY, column).time(column)
     }
 
-    fn value(&self, column: &str) -> Option<&Value> {
+    fn value(&self, column: &str) -> Option<&Result<Value, String>> {
         self.columns.iter().position(|name| name == column).and_then(|index| self.values.get(index))
     }
 }
@@ -74,10 +75,12 @@ pub(crate) struct Fields<'r> {
 impl<'r> Fields<'r> {
     pub(crate) fn corrupt(&self, column: &'static str, why: impl Display) -> StoreError {
         let key = match self.row.value(self.key) {
-            Some(Value::Int(Some(key))) => format!("{} {key}", self.key),
-            Some(Value::Text(Some(key))) => format!("{} {key}", self.key),
-            Some(Value::Time(Some(key))) => format!("{} {key}", self.key),
-            Some(Value::Int(None) | Value::Text(None) | Value::Time(None)) | None => "a row".to_owned(),
+            Some(Ok(Value::Int(Some(key)))) => format!("{} {key}", self.key),
+            Some(Ok(Value::Text(Some(key)))) => format!("{} {key}", self.key),
+            Some(Ok(Value::Time(Some(key)))) => format!("{} {key}", self.key),
+            Some(Ok(Value::Int(None) | Value::Text(None) | Value::Time(None)) | Err(_)) | None => {
+                "a row".to_owned()
+            }
         };
         StoreError::Corrupt { table: self.table, column, key, why: why.to_string() }
     }
@@ -87,7 +90,11 @@ impl<'r> Fields<'r> {
     }
 
     fn value(&self, column: &'static str) -> Result<&'r Value, StoreError> {
-        self.row.value(column).ok_or_else(|| self.corrupt(column, "was not read"))
+        match self.row.value(column) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(why)) => Err(self.corrupt(column, format!("cannot be read: {why}"))),
+            None => Err(self.corrupt(column, "was not read")),
+        }
     }
 
     pub(crate) fn opt_int(&self, column: &'static str) -> Result<Option<i64>, StoreError> {

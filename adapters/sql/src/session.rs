@@ -129,6 +129,18 @@ impl Session {
         StoreError::Backend(why.into())
     }
 
+    /// Reads rows of the outbox. One that cannot be read is reported and left out: it must not stop the others.
+    pub(crate) fn readable<T>(&self, rows: &[Row], read: fn(&Row) -> Result<T, StoreError>) -> Vec<T> {
+        let read = |row: &Row| match read(row) {
+            Ok(value) => Some(value),
+            Err(corrupt) => {
+                self.shared.report(row.int("id").unwrap_or_default(), &corrupt);
+                None
+            }
+        };
+        rows.iter().filter_map(read).collect()
+    }
+
     /// The commit is to wake the relay for these.
     pub(crate) fn appended(&mut self, partitions: impl Iterator<Item = Partition>) {
         self.appended.extend(partitions);

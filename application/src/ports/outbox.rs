@@ -130,19 +130,21 @@ pub struct Redrive {
     pub due: DateTime<Utc>,
 }
 
-/// An aggregate whose later events are held by `FAILED` ones that nobody released.
+/// An aggregate whose next event waits: behind `FAILED` ones that nobody released, or for its own time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
     /// The aggregate.
     pub aggregate: AggregateRef,
-    /// Its first `FAILED` event that nobody released.
+    /// Its first `FAILED` event that nobody released, or the event that waits for its time.
     pub event_id: EventId,
     /// The type of that event.
     pub event_type: String,
-    /// Why that event failed.
+    /// What that event's last failure was.
     pub last_error: Option<String>,
-    /// When that event was given up (`update_time`).
+    /// When that event was given up, or began to wait (`update_time`).
     pub since: DateTime<Utc>,
+    /// When that event is due (`next_retry_time`); `None`: once a person has decided about it.
+    pub until: Option<DateTime<Utc>>,
     /// How many `NEW` and `RETRY` events of the aggregate, later in its order, wait behind it.
     pub held: u64,
 }
@@ -181,9 +183,9 @@ pub struct FailedPublish {
 #[async_trait]
 pub trait OutboxQueries: Send {
     /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
-    /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, pending row of the same aggregate that is
+    /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, `RETRY` row of the same aggregate that is
     /// not due and was never confirmed (under [`OnFailed::Hold`]: no earlier `FAILED` one that nobody released either).
-    /// `ORDER_TIMEOUT` neither holds nor is held. A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
+    /// A `NEW` row that is not due, as only a person inserts it, holds back none. `ORDER_TIMEOUT` neither holds nor is held. A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
     /// without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
     async fn outbox_due(
         &mut self,
@@ -228,6 +230,16 @@ pub trait OutboxQueries: Send {
     async fn blocked_page(
         &mut self,
         tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
+
+    /// At most `limit` aggregates of a tenant (`None`: of all) whose first ordered pending event that was never confirmed is
+    /// due only after `now`, each numbered by the id of that row, numbers below `before`, greatest first.
+    async fn waiting_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;

@@ -14,10 +14,14 @@ use super::Relay;
 use super::message::outgoing;
 use super::ownership::Surplus;
 use super::settlement::Results;
+use crate::foreign::storable;
 use crate::mutants::{Mutant, claimed, planted};
 use crate::ports::{BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError};
 use crate::settings::OnOutage;
 use crate::texts;
+
+/// The longest `last_error`, in bytes.
+const MAX_ERROR_BYTES: usize = 4 * 1024;
 
 /// How long a relay that is to stop waits for the confirms of its last window.
 const LAST_CONFIRM: Duration = Duration::from_secs(3);
@@ -63,7 +67,7 @@ impl Relay {
                     window.push(message);
                     sent.push(*row);
                 }
-                Err(why) => results.failed.push(self.charged(row, &why)),
+                Err(why) => results.failed.push(unsendable(row, &why)),
             }
         }
         if window.is_empty() {
@@ -207,7 +211,7 @@ impl Relay {
             status: if next.is_some() { OutboxStatus::Retry } else { OutboxStatus::Failed },
             retry_count,
             next_retry_time: next,
-            error: format!("{}: {why}", texts::PUBLISH_FAILED),
+            error: publish_failed(why),
         }
     }
 
@@ -223,10 +227,26 @@ impl Relay {
                 status: OutboxStatus::Retry,
                 retry_count: row.retry_count,
                 next_retry_time: None,
-                error: format!("{}: {why}", texts::PUBLISH_FAILED),
+                error: publish_failed(why),
             }),
         }
     }
+}
+
+/// A row that can never be sent: given up at its first attempt, or the real events of its aggregate would wait behind it.
+fn unsendable(row: &OutboxRow, why: &str) -> FailedPublish {
+    FailedPublish {
+        event_id: row.event_id.clone(),
+        status: OutboxStatus::Failed,
+        retry_count: row.retry_count.saturating_add(1),
+        next_retry_time: None,
+        error: publish_failed(why),
+    }
+}
+
+/// What `last_error` says. It may quote a payload that others wrote.
+fn publish_failed(why: &str) -> String {
+    storable(&format!("{}: {why}", texts::PUBLISH_FAILED), MAX_ERROR_BYTES).into_owned()
 }
 
 /// The n-th round holds the n-th event of each aggregate; what has no place in an order goes at once.

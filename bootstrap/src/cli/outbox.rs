@@ -29,9 +29,9 @@ Examples:
   handover outbox redrive 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
 
 const BLOCKED_HELP: &str = "\
-With `outbox.on-failed = \"continue\"`, the default, nothing is held and nothing is listed. What failed \
-can be sent again with `handover outbox redrive`; or the later events may pass it: `handover outbox \
-release`.
+An event waits for its time (TIME, until) or for a decision about a failed one before it (DECISION): \
+send that again with `handover outbox redrive`, or let the later events pass it with `handover outbox \
+release`. With `outbox.on-failed = \"continue\"`, the default, no event waits for a decision.
 
 Example:
   handover outbox blocked --output json | jq -r '.items[] | \"\\(.aggregateType) \\(.aggregateId)\"'";
@@ -54,7 +54,7 @@ pub enum OutboxCommand {
     /// Send events once more
     #[command(after_help = REDRIVE_HELP)]
     Redrive(OutboxRedriveArgs),
-    /// Orders, payments, ... whose later events are held by a failed one
+    /// Orders, payments, ... whose next event waits, and what for
     #[command(after_help = BLOCKED_HELP)]
     Blocked(OutboxBlockedArgs),
     /// Let the later events of an order, payment, ... pass its failed ones

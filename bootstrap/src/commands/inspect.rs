@@ -50,8 +50,17 @@ pub(super) async fn event(arguments: &OutboxShowArgs) -> Result<(), Failure> {
 
 /// `outbox blocked`.
 pub(super) async fn blocked(arguments: &OutboxBlockedArgs) -> Result<(), Failure> {
-    const COLUMNS: [&str; 7] =
-        ["aggregateType", "aggregateId", "tenantId", "eventType", "held", "since", "lastError"];
+    const COLUMNS: [&str; 9] = [
+        "aggregateType",
+        "aggregateId",
+        "tenantId",
+        "eventType",
+        "waitsFor",
+        "until",
+        "held",
+        "since",
+        "lastError",
+    ];
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let (before, limit) = (arguments.page.cursor, arguments.page.limit);
     let page = operations::blocked(&operator.app, &operator.context, arguments.tenant, before, limit).await;

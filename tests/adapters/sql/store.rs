@@ -51,18 +51,18 @@ async fn a_time_written_by_hand_compares_with_ours() {
 async fn a_corrupt_value_is_named_with_its_table_column_and_row() {
     let fixture = fixture().await;
     let mut outside = fixture.outside().await;
-    outside.execute(BY_HAND).await.unwrap();
-    outside.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
-    outside.execute("UPDATE outbox_events SET update_time = 'yesterday'").await.unwrap();
+    let letter = "INSERT INTO dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
+                  VALUES ('q', 'k', 1, '', '', 'yesterday', 'OPEN')";
+    outside.execute(letter).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let error = view.outbox_page(&OutboxFilter::default(), None, 10).await.unwrap_err();
+    let error = view.dead_letter("q", "k").await.unwrap_err();
     let StoreError::Corrupt { table, column, key, why } = error else { panic!("{error}") };
-    assert_eq!((table, column, key.as_str()), ("outbox_events", "update_time", "id 1"));
+    assert_eq!((table, column, key.as_str()), ("dead_letters", "died_at", "message_key k"));
     assert!(why.contains("yesterday"), "{why}");
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published() {
+async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed() {
     let fixture = fixture().await;
     append(&fixture.store, &[event("sound", 1, 1)]).await.unwrap();
     let mut outside = fixture.outside().await;
@@ -75,6 +75,11 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published() {
     let mut view = fixture.store.view().await.unwrap();
     let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"]);
+    // A page that was short because of it would be taken for the last one.
+    for limit in [1, 10] {
+        let page = view.outbox_page(&OutboxFilter::default(), None, limit).await.unwrap();
+        assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"], "{limit}");
+    }
     let by_hand = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
     outside.execute(by_hand).await.unwrap();
     let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
@@ -85,7 +90,18 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published() {
 async fn the_database_refuses_a_row_the_relay_could_not_read() {
     let fixture = fixture().await;
     let mut outside = fixture.outside().await;
-    for (good, bad) in [("'by-hand'", "'by hand'"), ("'2026-02-04 10:30:00'", "'soon'"), ("'NEW'", "'new'")] {
+    let time = "'2026-02-04 10:30:00'";
+    for (good, bad) in [
+        ("'by-hand'", "'by hand'"),
+        ("'NEW'", "'new'"),
+        (time, "'soon'"),
+        (time, "'2026-02-31 10:30:00'"),
+        (time, "'2026-02-31T10:30:00.000000Z'"),
+        (time, "'2026-02-04T24:00:00.000000Z'"),
+        (time, "'2026-00-10'"),
+        (time, "'infinity'"),
+        ("NULL", "'2026-02-31 10:30:00'"),
+    ] {
         let insert = BY_HAND.replacen(good, bad, 1);
         assert!(outside.execute(sqlx::AssertSqlSafe(insert)).await.is_err(), "{bad}");
     }

@@ -1,16 +1,18 @@
 //! Rows that a person writes into the outbox with the frozen columns alone.
 
-use handover_application::ports::{OnFailed, Store};
-use handover_contract::samples::start;
+use handover_application::ports::{OnFailed, OutboxFilter, OutboxRow, Store};
+use handover_contract::samples::{aggregate, event, start};
 use handover_domain::{Partition, PartitionSet, TenantId};
 use handover_tests::servers::database::ServerKind;
 
-use super::{Fixture, on_every_server};
+use super::{Fixture, append, on_every_server};
 
 on_every_server!(
     a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due,
     the_database_refuses_a_row_the_relay_could_not_read,
     the_partition_column_is_the_domains_partition,
+    a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed,
+    a_new_row_that_is_due_later_holds_back_no_later_event_of_its_order,
 );
 
 const BY_HAND: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
@@ -45,10 +47,17 @@ async fn the_database_refuses_a_row_the_relay_could_not_read(kind: ServerKind) {
     ];
     // The server of these tests has no strict mode of its own: the person's client decides, so it is set here.
     let strict = match kind {
-        ServerKind::MariaDb => "SET sql_mode = 'STRICT_ALL_TABLES'; ",
+        ServerKind::MariaDb => "SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'; ",
         ServerKind::Postgres => "",
     };
-    for (good, bad) in bad {
+    let times: &[&str] = match kind {
+        ServerKind::MariaDb => &["'2026-00-10'", "'2026-02-31 10:30:00'", "'0000-00-00'", "'2026-02-00'"],
+        ServerKind::Postgres => {
+            &["'infinity'", "'-infinity'", "'2026-02-31'", "'10000-01-01'", "'0044-03-15 BC'"]
+        }
+    };
+    let times = times.iter().flat_map(|bad| [("'2026-02-04 10:30:00'", *bad), ("NULL", *bad)]);
+    for (good, bad) in bad.into_iter().chain(times) {
         let insert = format!("{strict}{}", BY_HAND.replacen(good, bad, 1));
         assert!(fixture.outside(&insert).await.is_err(), "{bad}");
     }
@@ -92,4 +101,75 @@ async fn the_partition_column_is_the_domains_partition(kind: ServerKind) {
         expected.sort_unstable();
         assert_eq!(found, expected, "partition {}", partition.number());
     }
+}
+
+async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    append(&fixture.store, &[event("first", 900_001, 1)]).await.unwrap();
+    fixture.outside(BY_HAND).await.unwrap();
+    append(&fixture.store, &[event("last", 900_001, 2)]).await.unwrap();
+    // The constraints keep such values out; somebody may have switched them off.
+    let (without, unreadable) = match kind {
+        ServerKind::MariaDb => ("SET check_constraint_checks = 0, sql_mode = ''; ", "'2026-00-10'"),
+        ServerKind::Postgres => (
+            "ALTER TABLE outbox_events DROP CONSTRAINT outbox_events_create_time_check; \
+             ALTER TABLE outbox_events DROP CONSTRAINT outbox_events_next_retry_time_check; ",
+            "'infinity'",
+        ),
+    };
+    let change = async |with: &str, set: &str| {
+        let update = format!("{with}UPDATE outbox_events SET {set} WHERE event_id = 'by-hand'");
+        fixture.outside(&update).await.unwrap();
+    };
+    change(without, &format!("create_time = {unreadable}")).await;
+    sound_rows_are_read(&fixture).await;
+    // MariaDB checks every constraint of a row that changes.
+    let with = if kind == ServerKind::MariaDb { without } else { "" };
+    change(with, "status = 'FAILED'").await;
+    sound_rows_are_read(&fixture).await;
+    change(with, &format!("status = 'RETRY', next_retry_time = {unreadable}")).await;
+    let mut view = fixture.store.view().await.unwrap();
+    view.outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
+    assert!(view.waiting_page(None, start(), None, 10).await.unwrap().is_empty());
+}
+
+/// Both sound rows, and no other, by every way to read the outbox.
+async fn sound_rows_are_read(fixture: &Fixture) {
+    let mut view = fixture.store.view().await.unwrap();
+    let any = OutboxFilter::default();
+    let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
+    let due = view.outbox_due(PartitionSet::ALL, start(), OnFailed::Continue, 10).await.unwrap();
+    assert_eq!(ids(due), ["first", "last"]);
+    // A page that was short because of it would be taken for the last one.
+    for limit in [2, 10] {
+        assert_eq!(ids(view.outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
+        assert_eq!(ids(view.outbox_after(&any, None, limit).await.unwrap()), ["first", "last"]);
+    }
+    assert_eq!(ids(view.outbox_about(&[aggregate(900_001)]).await.unwrap()), ["first", "last"]);
+    let named = ["first", "by-hand", "last"].map(|id| id.parse().unwrap());
+    assert_eq!(ids(view.outbox_by_event(&named).await.unwrap()), ["first", "last"]);
+    let since = chrono::DateTime::UNIX_EPOCH;
+    let types = ["ORDER_CREATED", "ORDER_PAID"];
+    let unapplied = view.unapplied("consumer", &types, since, &[aggregate(900_001)]).await.unwrap();
+    assert_eq!(ids(unapplied.into_iter().map(|it| it.event).collect()), ["first", "last"]);
+    assert!(view.blocked_page(None, None, 10).await.unwrap().is_empty());
+    assert!(view.waiting_page(None, start(), None, 10).await.unwrap().is_empty());
+    view.outbox_counts(None).await.unwrap();
+}
+
+/// As a session in another time zone inserts it.
+async fn a_new_row_that_is_due_later_holds_back_no_later_event_of_its_order(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    fixture.outside(&BY_HAND.replacen("NULL", "'2026-02-05 10:30:00'", 1)).await.unwrap();
+    append(&fixture.store, &[event("later", 900_001, 1)]).await.unwrap();
+    let mut view = fixture.store.view().await.unwrap();
+    for on_failed in [OnFailed::Continue, OnFailed::Hold] {
+        let due = view.outbox_due(PartitionSet::ALL, start(), on_failed, 10).await.unwrap();
+        assert_eq!(due.len(), 1);
+        assert_eq!(due[0].event_id.as_str(), "later");
+    }
+    let waiting = view.waiting_page(None, start(), None, 10).await.unwrap();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].effect.event_id.as_str(), "by-hand");
+    assert_eq!(waiting[0].effect.until.unwrap().to_rfc3339(), "2026-02-05T10:30:00+00:00");
 }

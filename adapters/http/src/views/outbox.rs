@@ -74,7 +74,18 @@ impl From<OutboxRow> for EventView {
     }
 }
 
-/// An aggregate whose later events are held.
+/// What an aggregate's next event waits for.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = WaitsFor)]
+pub(super) enum WaitsForView {
+    /// Its time, `until`.
+    Time,
+    /// A person's decision about the failed event: redrive it, or release the aggregate.
+    Decision,
+}
+
+/// An aggregate whose next event waits.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Blocked)]
@@ -92,6 +103,10 @@ pub struct BlockedView {
     #[serde(serialize_with = "rfc3339")]
     #[schema(value_type = kinds::Time)]
     since: DateTime<Utc>,
+    waits_for: WaitsForView,
+    #[serde(serialize_with = "rfc3339_or_null")]
+    #[schema(value_type = Option<kinds::Time>, required)]
+    until: Option<DateTime<Utc>>,
     held: u64,
 }
 
@@ -105,6 +120,8 @@ impl From<Numbered<Blocked>> for BlockedView {
             event_type: blocked.event_type,
             last_error: blocked.last_error,
             since: blocked.since,
+            waits_for: blocked.until.map_or(WaitsForView::Decision, |_| WaitsForView::Time),
+            until: blocked.until,
             held: blocked.held,
         }
     }

@@ -185,7 +185,7 @@ async fn a_blocked_aggregate_is_listed_until_it_is_released() {
             "items": [{
                 "aggregateType": "Order", "aggregateId": order, "tenantId": 1, "eventId": ids[0],
                 "eventType": "ORDER_CREATED", "lastError": "消息发送失败: NO_ROUTE", "since": "2026-01-31T08:00:00.000000Z",
-                "held": 0
+                "waitsFor": "DECISION", "until": null, "held": 0
             }],
             "nextCursor": null
         })

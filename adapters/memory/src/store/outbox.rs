@@ -13,7 +13,7 @@ use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionS
 
 use super::leases::still_held;
 use super::locks::Lock;
-use super::outbox_due::{blocked, blocks, due};
+use super::outbox_due::{blocked, blocks, due, waiting};
 use super::outbox_index::{of_aggregate, of_event};
 use super::statement::{Statement, next};
 use super::unit::MemoryUnit;
@@ -103,6 +103,16 @@ impl OutboxQueries for MemoryUnit {
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         self.read(|statement| blocked(statement, tenant, before, limit)).await
+    }
+
+    async fn waiting_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        self.read(|statement| waiting(statement, tenant, now, before, limit)).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

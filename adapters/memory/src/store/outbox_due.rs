@@ -44,7 +44,9 @@ impl<'s> Line<'s> {
                 OutboxStatus::New | OutboxStatus::Retry if is_due(row, now) => free.push(row),
                 // Sent once more: whoever takes it could have it already.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
-                OutboxStatus::New | OutboxStatus::Retry => break,
+                // Only a person inserts a row that is due later.
+                OutboxStatus::New => {}
+                OutboxStatus::Retry => break,
                 OutboxStatus::Failed if on_failed == OnFailed::Hold && blocks(row) => break,
                 OutboxStatus::Failed | OutboxStatus::Sent => {}
             }
@@ -116,6 +118,30 @@ pub(super) fn blocked(
         .collect()
 }
 
+/// The aggregates whose next event waits for its time, the one with the greatest number first.
+pub(super) fn waiting(
+    statement: &Statement<'_>,
+    tenant: Option<TenantId>,
+    now: DateTime<Utc>,
+    before: Option<i64>,
+    limit: u32,
+) -> Vec<Numbered<Blocked>> {
+    let outbox = statement.outbox();
+    let pending = outbox.select(|table| {
+        below(&table.index.pending, before).filter_map(|id| Some((Reverse(*id), table.get(id)?)))
+    });
+    let is_next = |row: &OutboxRow| row.status.is_pending() && is_ordered(row) && row.sent_time.is_none();
+    pending
+        .filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant))
+        .filter(|row| is_next(row) && !is_due(row, now))
+        .filter(|row| {
+            !of_aggregate(statement, &row.aggregate).any(|other| is_next(other) && place(other) < place(row))
+        })
+        .take(limited(limit))
+        .map(|row| Numbered { id: row.id, effect: held_by(statement, row) })
+        .collect()
+}
+
 fn held_by(statement: &Statement<'_>, row: &OutboxRow) -> Blocked {
     let waits =
         |other: &&OutboxRow| other.status.is_pending() && is_ordered(other) && place(other) > place(row);
@@ -125,6 +151,7 @@ fn held_by(statement: &Statement<'_>, row: &OutboxRow) -> Blocked {
         event_type: row.event_type.clone(),
         last_error: row.last_error.clone(),
         since: row.update_time,
+        until: row.status.is_pending().then_some(row.next_retry_time).flatten(),
         held: of_aggregate(statement, &row.aggregate).filter(waits).fold(0, |held, _| held + 1),
     }
 }

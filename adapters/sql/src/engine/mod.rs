@@ -68,13 +68,12 @@ macro_rules! connection {
                 let Some(first) = rows.first() else { return Ok(Vec::new()) };
                 let columns: std::sync::Arc<[String]> =
                     first.columns().iter().map(|column| column.name().to_owned()).collect();
-                rows.iter()
-                    .map(|row| {
-                        let values =
-                            (0..columns.len()).map(|index| $decode(row, index)).collect::<Result<_, _>>();
-                        Ok($crate::row::Row { columns: columns.clone(), values: values.map_err(fault)? })
-                    })
-                    .collect()
+                let read = |row, index| $decode(row, index).map_err(|error| error.to_string());
+                let values = |row| (0..columns.len()).map(|index| read(row, index)).collect();
+                Ok(rows
+                    .iter()
+                    .map(|row| $crate::row::Row { columns: columns.clone(), values: values(row) })
+                    .collect())
             }
         }
 

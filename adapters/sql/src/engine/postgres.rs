@@ -3,10 +3,11 @@
 use std::num::NonZeroU32;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, PgValueRef};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
@@ -260,9 +261,23 @@ fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {
         "INT4" => Value::Int(Some(i64::from(row.try_get::<i32, _>(index)?))),
         "INT2" => Value::Int(Some(i64::from(row.try_get::<i16, _>(index)?))),
         "BOOL" => Value::Int(Some(i64::from(row.try_get::<bool, _>(index)?))),
-        "TIMESTAMPTZ" => Value::Time(Some(row.try_get(index)?)),
+        "TIMESTAMPTZ" => Value::Time(Some(time(&raw)?)),
         _ => Value::Text(Some(row.try_get(index)?)),
     })
+}
+
+/// 2000-01-01, from which PostgreSQL counts, in microseconds since 1970.
+const EPOCH_US: i64 = 946_684_800_000_000;
+
+/// A moment. The driver's own conversion panics at `infinity`, and at years that only PostgreSQL knows.
+fn time(raw: &PgValueRef<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+    let bytes = raw.as_bytes().map_err(sqlx::Error::Decode)?;
+    // Statements that return rows are prepared, so values come in binary: eight bytes.
+    let bytes = <[u8; 8]>::try_from(bytes).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+    let micros = i64::from_be_bytes(bytes).checked_add(EPOCH_US);
+    micros
+        .and_then(DateTime::from_timestamp_micros)
+        .ok_or_else(|| sqlx::Error::Decode("it is infinite, or beyond all calendars".into()))
 }
 
 crate::engine::connection!(

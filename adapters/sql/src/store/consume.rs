@@ -194,9 +194,8 @@ impl ConsumeQueries for Session {
             ids.dedup();
             for ids in ids.chunks(MAX_ROWS) {
                 let (sql, values) = unapplied_of(self.dialect, consumer, &types, since, (tenant, kind, ids));
-                for row in &self.fetch(&sql, values).await? {
-                    found.push(unapplied(row)?);
-                }
+                let rows = self.fetch(&sql, values).await?;
+                found.extend(self.readable(&rows, unapplied));
             }
         }
         found.sort_by(|a, b| {
@@ -252,7 +251,8 @@ impl ConsumeQueries for Session {
         let mut values = values![consumer, after, until, since];
         values.extend(types);
         values.push(limit(most).into());
-        self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
+        let rows = self.fetch(&sql, values).await?;
+        Ok(self.readable(&rows, outbox_row))
     }
 
     async fn consumed_page(

@@ -10,6 +10,7 @@ use handover_domain::{EventType, PartitionSet};
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};
 use crate::dialect::Dialect;
+use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
@@ -43,7 +44,7 @@ fn conditions(
     let mut sql = format!(
         "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
          AND (o.event_type = '{timeout}' OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
-           AND e.status IN ('NEW', 'RETRY') AND e.next_retry_time > ? AND e.sent_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})",
+           AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})",
         pending = dialect.pending(),
         waiting = dialect.index("idx_outbox_waiting"),
     );
@@ -106,10 +107,6 @@ fn in_order_of_aggregates(
     (sql, values)
 }
 
-fn left_out(corrupt: StoreError) {
-    tracing::error!(error = %corrupt, "[OutboxRelay] [ALERT] an outbox row cannot be read and is not published; mend it");
-}
-
 impl Session {
     /// The plan of [`in_order_of_ids`], as the engine writes it.
     pub(super) async fn explain_due(&mut self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
@@ -138,8 +135,7 @@ impl Session {
             let (sql, values) = in_order_of_aggregates(self.dialect, on_failed, &mask, now, most);
             rows = self.fetch(&sql, values).await?;
         }
-        // One row that nobody can read must not keep all others from being published.
-        Ok(rows.iter().filter_map(|row| outbox_row(row).map_err(left_out).ok()).collect())
+        Ok(self.readable(&rows, outbox_row))
     }
 
     pub(super) async fn next_due(
@@ -149,7 +145,7 @@ impl Session {
     ) -> Result<Option<DateTime<Utc>>, StoreError> {
         let one = |status: &str| {
             format!(
-                "SELECT * FROM (SELECT o.next_retry_time AS next FROM outbox_events o {index} \
+                "SELECT * FROM (SELECT o.id, o.next_retry_time AS next FROM outbox_events o {index} \
                  WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
                  ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
                 index = self.dialect.index("idx_status_time"),
@@ -161,11 +157,7 @@ impl Session {
         let rows = self
             .fetch(&sql, values![now].into_iter().chain([mask.clone(), now.into(), mask]).collect())
             .await?;
-        let mut earliest = None;
-        for row in &rows {
-            let next = row.of("outbox_events", "next").time("next")?;
-            earliest = Some(earliest.map_or(next, |earliest: DateTime<Utc>| earliest.min(next)));
-        }
-        Ok(earliest)
+        let next = |row: &Row| row.of("outbox_events", "id").time("next");
+        Ok(self.readable(&rows, next).into_iter().min())
     }
 }

@@ -23,8 +23,9 @@ mod refunds;
 mod requests;
 mod sweeps;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
@@ -42,6 +43,9 @@ use crate::session::Session;
 /// A connection that was cut says so at once; who has waited longer is told that the database is away.
 const STALE_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// The most unreadable rows that one process reports.
+const MOST_REPORTED: usize = 1_000;
+
 /// How long a store that is closed tries to tell others what was committed.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -57,9 +61,19 @@ pub struct SqlStore {
 pub(crate) struct Shared {
     pub(crate) bells: Bells,
     offset_us: AtomicI64,
+    /// Ids of outbox rows that cannot be read and were reported.
+    reported: Mutex<BTreeSet<i64>>,
 }
 
 impl Shared {
+    /// Reports an outbox row that cannot be read, once for each process: relays look many times a second.
+    pub(crate) fn report(&self, id: i64, corrupt: &StoreError) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() < MOST_REPORTED && reported.insert(id) {
+            tracing::error!(error = %corrupt, "[Outbox] [ALERT] an outbox row cannot be read; it is neither published nor listed until its value is corrected");
+        }
+    }
+
     /// How far the database's clock was moved.
     pub(crate) fn offset(&self) -> Duration {
         Duration::microseconds(self.offset_us.load(Ordering::Relaxed))
@@ -85,7 +99,11 @@ impl SqlStore {
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
         SqlStore {
             engine,
-            shared: Arc::new(Shared { bells: Bells::new(wake), offset_us: AtomicI64::new(0) }),
+            shared: Arc::new(Shared {
+                bells: Bells::new(wake),
+                offset_us: AtomicI64::new(0),
+                reported: Mutex::default(),
+            }),
             clock,
         }
     }

@@ -99,6 +99,31 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
         .with(&format!("{} < ?", dialect.unindexed("o.create_time")), filter.to)
 }
 
+impl Session {
+    /// A page of the rows that pass a filter. It goes on past rows that cannot be read: a short page would be the last.
+    async fn page(
+        &mut self,
+        most: u32,
+        mut bound: Option<i64>,
+        page: impl Fn(Option<i64>) -> Page + Send + Sync,
+        filter: &OutboxFilter,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut found = Vec::new();
+        loop {
+            let wanted = most.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+            let (sql, values) = filtered(self.dialect, page(bound), filter).of_at_most(wanted);
+            let rows = self.fetch(&sql, values).await?;
+            let before = found.len();
+            found.extend(self.readable(&rows, outbox_row));
+            let all_read = found.len() - before == rows.len();
+            if all_read || rows.len() < wanted as usize {
+                return Ok(found);
+            }
+            bound = rows.last().map(|row| row.int("id")).transpose()?;
+        }
+    }
+}
+
 #[async_trait]
 impl OutboxQueries for Session {
     async fn outbox_due(
@@ -128,9 +153,7 @@ impl OutboxQueries for Session {
                 marks(events.len())
             );
             let rows = self.fetch(&sql, events.iter().map(Value::from).collect()).await?;
-            for row in &rows {
-                found.push(outbox_row(row)?);
-            }
+            found.extend(self.readable(&rows, outbox_row));
         }
         // An id that is asked for in two chunks is there twice.
         found.sort_by_key(|row| row.id);
@@ -144,9 +167,7 @@ impl OutboxQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let (sql, values) =
-            filtered(self.dialect, Page::below(&select(), "o.id", before), filter).of_at_most(most);
-        self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
+        self.page(most, before, |before| Page::below(&select(), "o.id", before), filter).await
     }
 
     async fn outbox_after(
@@ -155,9 +176,7 @@ impl OutboxQueries for Session {
         after: Option<i64>,
         most: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let (sql, values) =
-            filtered(self.dialect, Page::above(&select(), "o.id", after), filter).of_at_most(most);
-        self.fetch(&sql, values).await?.iter().map(outbox_row).collect()
+        self.page(most, after, |after| Page::above(&select(), "o.id", after), filter).await
     }
 
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
@@ -171,6 +190,16 @@ impl OutboxQueries for Session {
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         self.blocked(tenant, before, most).await
+    }
+
+    async fn waiting_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        self.waiting(tenant, now, before, most).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

@@ -10,6 +10,7 @@ use super::due::{EARLIER, LATER, SAME, unordered};
 use super::outbox::{COLUMNS, outbox_row};
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
+use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, aggregate, values};
 
@@ -56,6 +57,50 @@ pub(super) fn blocked(
         .of_at_most(most)
 }
 
+/// The first pending rows of their aggregates, if they wait for their time, each with how many later ones are pending.
+pub(super) fn waiting(
+    dialect: &dyn Dialect,
+    tenant: Option<TenantId>,
+    now: DateTime<Utc>,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let timeout = unordered();
+    let order = dialect.index("idx_outbox_order");
+    let others = format!(
+        "FROM outbox_events e {order} WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}'"
+    );
+    let select = format!(
+        "SELECT {COLUMNS}, (SELECT count(*) {others} AND {LATER}) AS held FROM outbox_events o {pending}",
+        pending = dialect.index("idx_outbox_pending"),
+    );
+    Page::below(&select, "o.id", before)
+        .with("o.tenant_id = ?", tenant.map(TenantId::get))
+        .with("o.next_retry_time > ?", Some(now))
+        .and(&format!(
+            "{pending} AND o.sent_time IS NULL AND o.event_type <> '{timeout}' \
+             AND (SELECT e.id {others} AND e.sent_time IS NULL AND {EARLIER} LIMIT 1) IS NULL",
+            pending = dialect.pending(),
+        ))
+        .of_at_most(most)
+}
+
+/// A row of [`blocked`] or [`waiting`].
+fn blocked_row(row: &Row) -> Result<Numbered<Blocked>, StoreError> {
+    let held = row.of("outbox_events", "id").id("held")?;
+    let row = outbox_row(row)?;
+    let blocked = Blocked {
+        aggregate: row.aggregate,
+        event_id: row.event_id,
+        event_type: row.event_type,
+        last_error: row.last_error,
+        since: row.update_time,
+        until: row.status.is_pending().then_some(row.next_retry_time).flatten(),
+        held,
+    };
+    Ok(Numbered { id: row.id, effect: blocked })
+}
+
 impl Session {
     pub(super) async fn rows_about(
         &mut self,
@@ -71,9 +116,8 @@ impl Session {
             ids.dedup();
             for ids in ids.chunks(MAX_ROWS) {
                 let (sql, values) = about(self.dialect, tenant, kind, ids);
-                for row in &self.fetch(&sql, values).await? {
-                    found.push(outbox_row(row)?);
-                }
+                let rows = self.fetch(&sql, values).await?;
+                found.extend(self.readable(&rows, outbox_row));
             }
         }
         found.sort_by(|a, b| {
@@ -90,14 +134,19 @@ impl Session {
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let (sql, values) = blocked(self.dialect, tenant, before, most);
         let rows = self.fetch(&sql, values).await?;
-        let blocked = rows.iter().map(|row| {
-            let held = row.of("outbox_events", "id").id("held")?;
-            let OutboxRow { id, aggregate, event_id, event_type, last_error, update_time, .. } =
-                outbox_row(row)?;
-            let since = update_time;
-            Ok(Numbered { id, effect: Blocked { aggregate, event_id, event_type, last_error, since, held } })
-        });
-        blocked.collect()
+        Ok(self.readable(&rows, blocked_row))
+    }
+
+    pub(super) async fn waiting(
+        &mut self,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        let (sql, values) = waiting(self.dialect, tenant, now, before, most);
+        let rows = self.fetch(&sql, values).await?;
+        Ok(self.readable(&rows, blocked_row))
     }
 
     pub(super) async fn count_rows(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
@@ -123,7 +172,8 @@ impl Session {
                 OutboxStatus::Sent => counts.sent = events,
                 OutboxStatus::Failed => counts.failed = events,
             }
-            counts.oldest_pending = row.opt_time("oldest")?;
+            // One whose time cannot be read may be the first of all: then nobody knows the oldest.
+            counts.oldest_pending = row.opt_time("oldest").unwrap_or_default();
         }
         Ok(counts)
     }
@@ -176,7 +226,7 @@ impl Session {
             by_event = self.dialect.index("uk_event_id"),
         );
         let rows = self.fetch(&sql, events.into_iter().map(Value::from).collect()).await?;
-        let partition = |row: &crate::row::Row| {
+        let partition = |row: &Row| {
             let aggregate = row.of("outbox_events", "id").aggregate()?;
             Ok(Partition::of(aggregate.tenant, aggregate.id))
         };

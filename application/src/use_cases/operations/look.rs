@@ -1,5 +1,6 @@
 //! What operators look at: events, blocked aggregates, dead letters, the consume log, queues, the audit log.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use handover_domain::{EventId, TenantId};
@@ -31,8 +32,8 @@ pub async fn find_event(
     Ok(row)
 }
 
-/// Aggregates whose later events are held by failed ones; none where such events do not hold
-/// (`outbox.on-failed = "continue"`).
+/// Aggregates whose next event waits: for its time, or, where failed events hold (`outbox.on-failed = "hold"`), behind
+/// one that a person has to decide about.
 pub async fn blocked(
     app: &App,
     context: &CommandContext,
@@ -41,10 +42,15 @@ pub async fn blocked(
     limit: u32,
 ) -> Result<Page<Numbered<Blocked>>, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
-    let items = match app.rules.on_failed {
-        OnFailed::Continue => Vec::new(),
-        OnFailed::Hold => app.view().await?.blocked_page(tenant, before, limit.saturating_add(1)).await?,
-    };
+    let most = limit.saturating_add(1);
+    let mut view = app.view().await?;
+    let mut items = view.waiting_page(tenant, app.now(), before, most).await?;
+    if app.rules.on_failed == OnFailed::Hold {
+        items.extend(view.blocked_page(tenant, before, most).await?);
+        items.sort_by_key(|row| Reverse(row.id));
+        items.truncate(most as usize);
+    }
+    drop(view);
     let page = Page::cut(items, limit, |row| row.id);
     let look = Action::look("outbox.blocked", [of_tenant(tenant), ("cursor", before.map(Value::from))]);
     look.told(app, context, tenant, count(page.items.len())).await?;

@@ -3,19 +3,25 @@
 use handover_application::consumers::{Subscriber, standard};
 use handover_application::ports::*;
 use handover_application::topology::CREDIT_QUEUE;
+use handover_application::use_cases::{PlaceOrder, cancel_order, place_order};
 use handover_domain::*;
 
 use super::scripted::{Act, NAME, consuming};
-use crate::support::{BUYER, Process, TENANT, World, event_id, eventually, pass, sample, secs};
+use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, pass, secs};
 
 const CREDIT: &str = "buyer-credit";
 const OTHER: i64 = BUYER + 1;
 
-/// The cancellation of an order by this buyer.
-fn cancelled(order: i64, buyer: i64) -> EventBody {
-    let EventBody::OrderCancelled(mut body) = sample::cancelled(order) else { unreachable!() };
-    body.order.buyer_id = buyer.try_into().unwrap();
-    EventBody::OrderCancelled(body)
+/// The event of an order that this buyer placed and cancelled; its message arrives.
+async fn cancelled(world: &World, process: &Process, buyer: i64) -> String {
+    let product = process.listed().await.id;
+    let order = place_order(&process.app, &by(buyer), PlaceOrder::of(product)).await.unwrap();
+    cancel_order(&process.app, &by(buyer), order.id).await.unwrap();
+    let rows = world.rows().await;
+    let is_it = |row: &&OutboxRow| row.event_type == "ORDER_CANCELLED" && row.aggregate.id == order.id.get();
+    let id = rows.iter().find(is_it).unwrap().event_id.to_string();
+    world.deliver(CREDIT_QUEUE, &id).await;
+    id
 }
 
 fn credit_of(process: &Process) -> Subscriber {
@@ -50,20 +56,19 @@ async fn events_that_need_a_locked_row_hold_up_no_other_and_are_applied_after_it
     let process = world.process();
     process.start_consumer(&credit_of(&process), Default::default()).await;
     let holder = holder(&world).await;
-    let buyer_of = |order: i64| if order % 6 == 0 { OTHER } else { BUYER };
-    for order in 1..=60 {
-        let id = format!("e-{order}");
-        process.commit(vec![world.event(&id, 1, &cancelled(order, buyer_of(order)))]).await;
-        world.deliver(CREDIT_QUEUE, &id).await;
+    let mut events = Vec::new();
+    for number in 1..=60 {
+        let buyer = if number % 6 == 0 { OTHER } else { BUYER };
+        events.push(cancelled(&world, &process, buyer).await);
     }
     eventually(secs(10), async || counted(&world, OTHER).await == 10).await;
     pass(secs(50)).await;
     assert_eq!(counted(&world, BUYER).await, 0);
     holder.commit().await.unwrap();
     eventually(secs(20), async || counted(&world, BUYER).await == 50).await;
-    for order in 1..=60 {
-        let record = world.log(CREDIT, &format!("e-{order}")).await.unwrap();
-        assert_eq!((record.status, record.attempts), (ConsumeStatus::Success, 1), "e-{order}");
+    for event in events {
+        let record = world.log(CREDIT, &event).await.unwrap();
+        assert_eq!((record.status, record.attempts), (ConsumeStatus::Success, 1), "{event}");
     }
     assert!(world.is_drained(CREDIT_QUEUE).await && world.letters().await.is_empty());
 }
@@ -77,8 +82,7 @@ async fn a_redelivered_event_that_needs_a_locked_row_spends_no_attempt() {
     process.start_consumer(&credit_of(&process), Default::default()).await;
     process.kill().await;
     let process = world.process();
-    process.commit(vec![world.event("e-1", 1, &cancelled(1, BUYER))]).await;
-    world.deliver(CREDIT_QUEUE, "e-1").await;
+    let event = cancelled(&world, &process, BUYER).await;
     let subscription = world.broker.subscribe(CREDIT_QUEUE, 1.try_into().unwrap()).await.unwrap();
     let tags: Vec<DeliveryTag> = subscription.next().await.unwrap().iter().map(|it| it.tag).collect();
     subscription.nack(&tags, Requeue::Yes).await.unwrap();
@@ -86,10 +90,10 @@ async fn a_redelivered_event_that_needs_a_locked_row_spends_no_attempt() {
     let holder = holder(&world).await;
     process.start_consumer(&credit_of(&process), Default::default()).await;
     pass(secs(300)).await;
-    assert_eq!(world.log(CREDIT, "e-1").await.unwrap().attempts, 0);
+    assert_eq!(world.log(CREDIT, &event).await.unwrap().attempts, 0);
     drop(holder);
     eventually(secs(20), async || counted(&world, BUYER).await == 1).await;
-    assert_eq!(world.log(CREDIT, "e-1").await.unwrap().attempts, 1);
+    assert_eq!(world.log(CREDIT, &event).await.unwrap().attempts, 1);
 }
 
 #[tokio::test(start_paused = true)]

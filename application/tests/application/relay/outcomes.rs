@@ -2,11 +2,11 @@
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::{OutboxStatus, RetryPolicy};
+use handover_domain::{AggregateRef, OutboxStatus, RetryPolicy};
 
 use super::carrier::{Fate, carrier_by_id, willing};
 use super::relay_on;
-use crate::support::{eventually, millis, pass, sample, secs};
+use crate::support::{TENANT, eventually, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_confirmed_event_becomes_sent_with_the_time_of_its_confirm() {
@@ -66,32 +66,38 @@ async fn the_row_itself_says_how_many_failures_may_be_followed_by_another_attemp
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_is_no_event_is_charged_and_ends_failed_beside_the_others() {
+async fn a_row_that_can_never_be_sent_is_failed_at_its_first_attempt_and_holds_up_no_other() {
     let (broker, windows) = willing();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let event = |id: &str, order: i64| world.event(id, 1, &sample::paid(order));
+    let of_kind = |kind: &str, id| AggregateRef { tenant: TENANT, kind: kind.into(), id };
     process
         .commit(vec![
             NewEvent { event_type: "ORDER_EATEN".into(), ..event("unknown", 1) },
             NewEvent { payload: "{\"orderId\":".into(), ..event("broken", 2) },
             NewEvent { payload: "[1]".into(), ..event("list", 3) },
+            NewEvent { aggregate: of_kind("Payment", 4), ..event("kind", 4) },
+            NewEvent { aggregate: of_kind("Order", 5), ..event("id", 6) },
             event("good", 4),
+            world.event("later", 2, &sample::changed(2)),
         ])
         .await;
     pass(millis(100)).await;
     assert_eq!(world.status("good").await, OutboxStatus::Sent);
-    pass(secs(200)).await;
+    assert_eq!(world.status("later").await, OutboxStatus::Sent, "of the same order as a broken one");
     for (id, error) in [
         ("unknown", "消息发送失败: 事件类型不支持: ORDER_EATEN"),
         ("broken", "消息发送失败: the payload is not JSON"),
         ("list", "消息发送失败: the payload is not a JSON object"),
+        ("kind", "消息发送失败: the aggregate_type of ORDER_PAID is Order, not Payment"),
+        ("id", "消息发送失败: aggregate_id is 5, and the payload's orderId is 6"),
     ] {
         let row = world.row(id).await;
-        assert_eq!((row.status, row.retry_count), (OutboxStatus::Failed, 4), "{id}");
+        assert_eq!((row.status, row.retry_count), (OutboxStatus::Failed, 1), "{id}");
         let last_error = row.last_error.unwrap();
         assert!(last_error.starts_with(error), "{last_error}");
     }
-    assert_eq!(windows.ids(), [["good"]], "nothing of the others ever reached the broker");
+    assert_eq!(windows.ids(), [["good"], ["later"]], "nothing of the others ever reached the broker");
 }
 
 #[tokio::test(start_paused = true)]

@@ -169,6 +169,7 @@ passes_on!(OutboxQueries {
     fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
     fn blocked_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
+    fn waiting_page(tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
     fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 });
 passes_on!(OutboxRepo {

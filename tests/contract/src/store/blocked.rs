@@ -1,6 +1,6 @@
 //! Aggregates whose later events are held by failed ones, and their release.
 
-use handover_application::ports::{Blocked, NewEvent, OnFailed};
+use handover_application::ports::{Blocked, NewEvent, Numbered, OnFailed};
 use handover_domain::{AggregateRef, EventType, OutboxStatus, PartitionSet};
 
 use super::outbox::{append, row};
@@ -57,9 +57,59 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
         event_type: "ORDER_TELEPORTED".into(),
         last_error: to_failed("first").error.into(),
         since: later(2),
+        until: None,
         held: 0,
     };
     assert_eq!(page.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
+}
+
+/// An aggregate whose next event waits for its time is listed until then, with the time; one whose next event is due, was
+/// confirmed before or is an `ORDER_TIMEOUT` is not.
+pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    append(
+        rig,
+        &[
+            about(&foreign, event("foreign", 7, 1)),
+            event("waits", 7, 1),
+            event("held", 7, 2),
+            event("due", 8, 1),
+            event("waits-too", 8, 2),
+            event("at-once", 9, 1),
+            event("redriven", 10, 1),
+            of_type(EventType::OrderTimeout, event("timeout", 11, 1)),
+        ],
+    )
+    .await;
+    in_unit!(rig, |unit| {
+        let waiting = ["foreign", "waits", "waits-too", "timeout"].map(|id| to_retry(id, Some(later(50))));
+        unit.mark_failed(&waiting, later(1)).await.unwrap();
+        unit.mark_failed(&[to_retry("at-once", None)], later(1)).await.unwrap();
+        unit.mark_sent(&[&confirmed("redriven")], later(1)).await.unwrap();
+        unit.redrive(&[redrive("redriven", later(50))], later(1)).await.unwrap();
+    });
+    let waiting = async |of: Option<i64>, now: i64, before: Option<i64>| {
+        let page = view(rig).await.waiting_page(of.map(tenant), later(now), before, 10).await;
+        page.expect("what waits can be read")
+    };
+    let found = waiting(Some(1), 49, None).await;
+    let first = row(rig, "waits").await;
+    let expected = Blocked {
+        aggregate: aggregate(7),
+        event_id: first.event_id.clone(),
+        event_type: first.event_type.clone(),
+        last_error: to_retry("waits", None).error.into(),
+        since: later(1),
+        until: Some(later(50)),
+        held: 1,
+    };
+    assert_eq!(found.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
+    let ids = |page: Vec<Numbered<Blocked>>| {
+        page.into_iter().map(|row| row.effect.event_id.into()).collect::<Vec<String>>()
+    };
+    assert_eq!(ids(waiting(None, 49, None).await), ["waits", "foreign"]);
+    assert_eq!(ids(waiting(None, 49, Some(first.id)).await), ["foreign"]);
+    assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
 }
 
 /// Only what failed blocks, and an `ORDER_TIMEOUT` never does.

@@ -301,6 +301,7 @@ super::rules::rules! { store_rules: store, StoreRig;
     ]
     blocked: [
         an_aggregate_is_blocked_by_its_first_failed_event,
+        an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then,
         nothing_but_an_ordered_failed_event_blocks,
         what_waits_behind_a_failed_event_is_counted,
         pages_of_blocked_aggregates_run_from_the_greatest_number_down,

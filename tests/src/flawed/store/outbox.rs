@@ -115,6 +115,17 @@ reads! {
         Ok(page)
     }
 
+    async fn waiting_page(
+        &mut self,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        let tenant = if self.has(Flaw::BlockedLeaksToOtherTenants) { None } else { tenant };
+        self.inner().waiting_page(tenant, now, before, limit).await
+    }
+
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
         let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
         self.inner().outbox_counts(tenant).await

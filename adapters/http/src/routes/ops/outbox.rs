@@ -169,7 +169,7 @@ fn pace(value: &Value) -> Result<Pace, Text> {
     per_second.and_then(Pace::new).ok_or(messages::PACE_RANGE)
 }
 
-/// Shows aggregates whose later events are held.
+/// Shows aggregates whose next event waits: for its time, or behind a failed one that a person has to decide about.
 #[utoipa::path(
     get,
     path = "/blocked",
@@ -180,7 +180,7 @@ fn pace(value: &Value) -> Result<Pace, Text> {
         Paging,
     ),
     responses(
-        (status = 200, description = "A page of aggregates; empty where `outbox.on-failed` is `continue`", body = BlockedPage),
+        (status = 200, description = "A page of aggregates; those behind a failed event only where `outbox.on-failed` is `hold`", body = BlockedPage),
         (status = 404, description = "There is no such tenant for you"),
     ),
 )]
