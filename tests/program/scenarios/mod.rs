@@ -57,6 +57,7 @@ pub(crate) use by_turns;
 mod carrier;
 mod encryption;
 mod end_check;
+mod insert_by_sql;
 mod purses;
 mod s003_once;
 mod s003_trace;

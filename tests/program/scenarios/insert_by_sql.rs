@@ -1,0 +1,117 @@
+//! The page "Insert an event by SQL": its statements work as they are written, on each engine.
+
+use handover_tests::deployment::Pair;
+use handover_tests::servers::database::ServerKind;
+
+use super::shop::Shop;
+
+handover_tests::on_pairs!([the_statements_of_the_page_insert_an_event_that_is_applied, what_the_page_says_is_refused_is]:
+    sqlite_and_database SqliteAlone, mariadb_and_database MariaDbAlone, postgres_and_database PostgresAlone);
+
+const PAGE: &str = include_str!("../../../bootstrap/docs/insert-an-event-by-sql.md");
+
+/// The statements of the block that follows this line.
+#[track_caller]
+fn block(after: &str) -> Vec<&'static str> {
+    let (_, rest) = PAGE.split_once(after).unwrap();
+    let (_, rest) = rest.split_once("```sql").unwrap().1.split_once('\n').unwrap();
+    let (block, _) = rest.split_once("```").unwrap();
+    block.split_inclusive(";\n").map(str::trim).filter(|statement| !statement.is_empty()).collect()
+}
+
+/// The page's statement, about this order.
+async fn insert(shop: &Shop, order: i64) -> String {
+    let heading = match shop.deployment().pair().database_server() {
+        None => "\nSQLite:\n",
+        Some(ServerKind::MariaDb) => "\nMySQL and MariaDB:\n",
+        Some(ServerKind::Postgres) => "\nPostgreSQL:\n",
+    };
+    let columns = format!("SELECT order_no, product_id FROM orders WHERE id = {order}");
+    let [order_no, product] = shop.books.table(&columns).await.unwrap().remove(0).try_into().unwrap();
+    block(heading)[0]
+        .replace("900001", &order.to_string())
+        .replace("202602041030000001", &order_no.unwrap())
+        .replace("\"productId\":1", &format!("\"productId\":{}", product.unwrap()))
+}
+
+async fn the_statements_of_the_page_insert_an_event_that_is_applied(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
+    let order = shop.paid_order().await;
+    shop.settled().await;
+    let statement = insert(&shop, order).await;
+    assert_eq!(shop.books.change(&statement).await, 1);
+    shop.expect_count(
+        1,
+        "SELECT count(*) FROM outbox_events WHERE event_id = 'by-hand-1' AND status = 'SENT'",
+    )
+    .await;
+    shop.settled().await;
+    let [row, log] = block("## Check").try_into().unwrap();
+    let row = shop.books.table(row).await.unwrap().remove(0);
+    assert_eq!(row, [Some("SENT".into()), Some("0".into()), None]);
+    let log = shop.books.table(log).await.unwrap();
+    assert!(log.len() > 1 && log.iter().all(|row| row[1].as_deref() == Some("SUCCESS")), "{log:?}");
+    let shipments = format!("SELECT count(*) FROM shipments WHERE order_id = {order}");
+    assert_eq!(shop.books.number(&shipments).await, 1, "it was paid before");
+}
+
+async fn what_the_page_says_is_refused_is(pair: Pair) {
+    let shop = Shop::open(pair, &[]).await;
+    let order = shop.paid_order().await;
+    shop.settled().await;
+    let statement = insert(&shop, order).await;
+    for (good, bad) in [
+        ("'by-hand-1'", "'by hand'"),
+        ("(event_id,", "(metadata, event_id,"),
+        ("(event_id,", "(retry_count, event_id,"),
+        ("(event_id,", "(status, event_id,"),
+        ("(event_id,", "(next_retry_time, event_id,"),
+    ] {
+        let value = match bad {
+            "(metadata, event_id," => "VALUES ('[]', ",
+            "(retry_count, event_id," => "VALUES (-1, ",
+            "(status, event_id," => "VALUES ('new', ",
+            "(next_retry_time, event_id," => "VALUES ('2026-02-31 00:00:00', ",
+            _ => "VALUES (",
+        };
+        let refused = statement.replacen(good, bad, 1).replacen("VALUES (", value, 1);
+        assert!(shop.books.try_change(&refused).await.is_err(), "{refused}");
+    }
+    // Before what can never be sent, so that the order's next event would wait behind it.
+    for (id, good, bad, why) in [
+        ("no-object", "'{", "'[{", "the payload is not JSON"),
+        ("unknown-type", "'ORDER_PAID'", "'ORDER_EATEN'", "事件类型不支持: ORDER_EATEN"),
+        ("other-type", "'Order'", "'Payment'", "the aggregate_type of ORDER_PAID is Order, not Payment"),
+        ("other-id", "\"orderId\":", "\"orderId\":1", "aggregate_id is "),
+    ] {
+        let statement = statement.replacen("by-hand-1", id, 1).replacen(good, bad, 1);
+        assert_eq!(shop.books.change(&statement).await, 1, "{statement}");
+        let failed = format!(
+            "SELECT count(*) FROM outbox_events WHERE event_id = '{id}' AND status = 'FAILED'
+            AND retry_count = 1 AND last_error LIKE '消息发送失败: {why}%'"
+        );
+        shop.expect_count(1, &failed).await;
+    }
+    // Delayed by hours, as by a session in another time zone: the order's next event does not wait for it.
+    let later = match shop.deployment().pair().database_server() {
+        None => "strftime('%Y-%m-%d %H:%M:%f', 'now', '+8 hours')",
+        Some(ServerKind::MariaDb) => "TIMESTAMPADD(HOUR, 8, UTC_TIMESTAMP(6))",
+        Some(ServerKind::Postgres) => "now() + INTERVAL '8 hours'",
+    };
+    let delayed = statement.replacen("by-hand-1", "delayed", 1);
+    let delayed = delayed.replacen("(event_id,", "(next_retry_time, event_id,", 1);
+    let delayed = delayed.replacen("VALUES (", &format!("VALUES ({later}, "), 1);
+    assert_eq!(shop.books.change(&delayed).await, 1);
+    let waiting = shop.inspect("blocked").await;
+    let item = waiting.items().iter().find(|item| item["aggregateId"] == order).cloned().unwrap();
+    assert_eq!((&item["eventId"], &item["waitsFor"]), (&"delayed".into(), &"TIME".into()), "{item}");
+    assert!(item["until"].is_string(), "{item}");
+    shop.complete(order).await;
+    let sent = format!(
+        "SELECT count(*) FROM outbox_events WHERE aggregate_id = {order} AND event_type = 'ORDER_STATUS_CHANGED'
+         AND status = 'SENT'"
+    );
+    shop.expect_count(2, &sent).await;
+    let unsent = "SELECT count(*) FROM outbox_events WHERE event_id = 'delayed' AND status = 'NEW'";
+    assert_eq!(shop.books.number(unsent).await, 1);
+}
