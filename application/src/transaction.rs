@@ -113,9 +113,9 @@ where
             Err(error) => error,
         };
         let elapsed = (tx.clock.now() - begun).to_std().unwrap_or_default();
-        let retryable = error.store_error().is_some_and(|error| match error {
-            StoreError::Transient(_) => elapsed < tx.policy.patience,
-            other => other.is_retryable(),
+        let retryable = error.store_error().is_some_and(|error| {
+            error.is_retryable()
+                && (!matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.patience)
         });
         if !retryable || number >= tx.policy.attempts.get() {
             return Err(error);
