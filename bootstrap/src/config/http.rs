@@ -32,7 +32,8 @@ pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig
     let ops = reader.find("http.ops-listen");
     let ops_listen = ops.as_ref().map(address).transpose()?;
     if let Some(item) = ops.filter(|_| listen.port() != 0 && ops_listen == Some(listen)) {
-        return Err(item.refused("it is http.listen as well", "set another port, or leave it out"));
+        let error = item.refused("it is http.listen as well", "set another port, or leave it out");
+        return Err(error.related_to(&["http.listen"]));
     }
     Ok(HttpConfig {
         ops_listen,

@@ -52,6 +52,7 @@ impl<'a> Reader<'a> {
             found: "not set".to_owned(),
             why: "it has no default".to_owned(),
             remedy: format!("set {key}"),
+            related: &[],
         })
     }
 
@@ -143,6 +144,7 @@ impl Item<'_> {
             found: found.to_owned(),
             why: why.to_owned(),
             remedy: remedy.to_owned(),
+            related: &[],
         }
     }
 

@@ -1,3 +1,4 @@
+mod errors;
 mod layers;
 mod limits;
 mod log;
@@ -19,14 +20,14 @@ use handover_domain::PointsRules;
 use handover_http::{Limits, TokenRules};
 
 use super::keys::{KEYS, Kind};
-use super::{BrokerChoice, Config, ConfigError, LogFormat, Sources};
+use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
     let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Sources { variables, ..Sources::default() }
 }
 
-fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     Config::load(&variables(pairs))
 }
 
@@ -37,18 +38,29 @@ fn file(content: &str) -> (tempfile::TempDir, Sources) {
     (folder, Sources { file: Some(path), ..Sources::default() })
 }
 
-fn load_file(content: &str) -> Result<Config, ConfigError> {
+fn load_file(content: &str) -> Result<Config, ConfigErrors> {
     let (_folder, sources) = file(content);
     Config::load(&sources)
 }
 
-/// What, why and what to do, as one text.
-fn complaint(result: Result<Config, ConfigError>) -> String {
-    let error = result.expect_err("it is refused");
-    for part in [error.to_string(), error.why(), error.remedy()] {
-        assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
-    }
-    format!("{error} | {} | {}", error.why(), error.remedy())
+/// What, why and what to do of each error, as one text.
+fn complaints(result: Result<Config, ConfigErrors>) -> Vec<String> {
+    let errors = result.expect_err("it is refused");
+    let text = |error: &ConfigError| {
+        for part in [error.to_string(), error.why(), error.remedy()] {
+            assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
+        }
+        format!("{error} | {} | {}", error.why(), error.remedy())
+    };
+    errors.iter().map(text).collect()
+}
+
+/// The same of the only error.
+#[track_caller]
+fn complaint(result: Result<Config, ConfigErrors>) -> String {
+    let mut texts = complaints(result);
+    assert_eq!(texts.len(), 1, "{texts:#?}");
+    texts.remove(0)
 }
 
 #[test]

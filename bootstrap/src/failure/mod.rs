@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_application::ports::{BrokerError, StoreError};
+use handover_sql::access_refusal;
 use handover_system::NoEntropy;
 
-use crate::config::{ConfigError, DatabaseChoice};
+use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 
 pub(crate) use words::folder_remedy;
 
@@ -20,7 +21,7 @@ pub(crate) use words::folder_remedy;
 pub enum Failure {
     /// The configuration is refused.
     #[error("{0}")]
-    Config(Box<ConfigError>),
+    Config(ConfigErrors),
     /// A secret that is ours alone protects nothing from strangers.
     #[error("{key} is not set, and {listen} can be reached from other machines")]
     SecretNeeded {
@@ -111,6 +112,14 @@ pub enum Failure {
         database: DatabaseChoice,
         /// What is wrong.
         cause: StoreError,
+    },
+    /// The server answers, and refuses this user or database.
+    #[error("the database {database} refuses access: {said}")]
+    AccessRefused {
+        /// The database.
+        database: DatabaseChoice,
+        /// What the server said.
+        said: String,
     },
     /// There is nothing to look at.
     #[error("there is no database {}", database.display())]
@@ -220,9 +229,9 @@ pub enum Failure {
     },
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::Config(Box::new(error))
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Failure {
+        Failure::Config(errors)
     }
 }
 
@@ -250,7 +259,10 @@ impl Failure {
     /// A failure of this database.
     pub(crate) fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
-        move |cause| Failure::Database { database, cause }
+        move |cause| match access_refusal(&cause) {
+            Some(said) => Failure::AccessRefused { database, said },
+            None => Failure::Database { database, cause },
+        }
     }
 
     /// With which code the program ends.
@@ -263,6 +275,9 @@ impl Failure {
             | Failure::GatewayNeeded { .. }
             | Failure::SecretShared { .. }
             | Failure::SecretRefused { .. }
+            | Failure::AccessRefused { .. }
+            // No such user, password or vhost, or a queue that was declared with other settings.
+            | Failure::Broker(BrokerError::Refused { .. })
             | Failure::BrokerUnseen
             | Failure::Usage { .. } => Exit::Usage,
             Failure::Database { cause, .. } if cause.is_outage() => Exit::Away,
@@ -283,7 +298,7 @@ impl Failure {
             | Failure::NotDiscarded { .. }
             | Failure::Refused(_)
             | Failure::Gateway(_)
-            | Failure::Broker(_)
+            | Failure::Broker(BrokerError::Closed { .. })
             | Failure::Listen { .. }
             | Failure::Http(_)
             | Failure::System { .. }
@@ -293,6 +308,13 @@ impl Failure {
 
     /// All of it, for a person.
     pub fn explain(&self) -> impl Display {
-        format!("error: {self}\n  why: {}\n  do:  {}", self.why(), self.remedy())
+        let said = |what: &dyn Display, why, remedy| format!("error: {what}\n  why: {why}\n  do:  {remedy}");
+        match self {
+            Failure::Config(errors) => {
+                let of = |error: &ConfigError| said(error, error.why(), error.remedy());
+                errors.iter().map(of).collect::<Vec<_>>().join("\n")
+            }
+            other => said(other, other.why(), other.remedy()),
+        }
     }
 }

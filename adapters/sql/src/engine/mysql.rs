@@ -239,6 +239,11 @@ pub(super) fn number(error: &dyn DatabaseError) -> Option<u16> {
     error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
 }
 
+/// No such user, password or database, or no rights on it, on a table or on a column.
+pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
+    matches!(number(error), Some(1044 | 1045 | 1049 | 1698 | 1142 | 1143))
+}
+
 fn meaning(error: &dyn DatabaseError) -> Meaning {
     if error.is_unique_violation() {
         return Meaning::Taken;

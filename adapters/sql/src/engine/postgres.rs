@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgDatabaseError, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
@@ -199,6 +199,12 @@ fn fault(error: sqlx::Error) -> StoreError {
 
 fn of_migration(error: MigrateError) -> StoreError {
     super::migration_error(error, meaning)
+}
+
+/// No such user, password or database, or no rights on it or on a table.
+pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
+    let code = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::code);
+    matches!(code, Some("28000" | "28P01" | "3D000" | "42501"))
 }
 
 fn meaning(error: &dyn DatabaseError) -> Meaning {
