@@ -73,7 +73,7 @@ pub struct DlqListArgs {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
 pub struct LettersArgs {
-    /// The letters, by their messageKey; or name a filter
+    /// The letters, by their keys; or name a filter
     #[arg(value_name = "KEY", group = "which", conflicts_with_all = ["event_type", "tenant", "all"])]
     pub keys: Vec<String>,
     /// Those that died in this queue; also narrows named ones

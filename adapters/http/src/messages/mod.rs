@@ -123,10 +123,12 @@ pub(crate) const NOT_A_TIME: Text = Text::fixed(
 pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
 
 pub(crate) const NOT_A_FLAG: Text = Text::fixed("must be true or false", "必须是 true 或 false");
+pub(crate) const KEYS_OR_FILTER: Text =
+    Text::fixed("give either keys or filter", "keys 与 filter 必须且只能给出一个");
 pub(crate) const IDS_OR_FILTER: Text =
     Text::fixed("give either eventIds or filter", "eventIds 与 filter 必须且只能给出一个");
 pub(crate) const QUEUE_OF_FILTER: Text =
-    Text::fixed("belongs into the filter, or beside eventIds", "应放在 filter 中，或与 eventIds 一起使用");
+    Text::fixed("belongs into the filter, or beside keys", "应放在 filter 中，或与 keys 一起使用");
 pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
 pub(crate) const PACE_RANGE: Text =
     Text::fixed("must be an integer from 1 to 10000", "必须是 1 到 10000 的整数");

@@ -163,7 +163,7 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
             act("outbox/redrive", r#"{"eventIds":["e-1"]}"#),
             act("blocked/Order/1/release", "{}"),
             act("dead-letters/replay", r#"{"filter":{}}"#),
-            act("dead-letters/discard", r#"{"eventIds":["e-1"],"reason":"r"}"#),
+            act("dead-letters/discard", r#"{"keys":["e-1"],"reason":"r"}"#),
         ];
         for request in requests {
             // No adapter conflicts while it reads.

@@ -81,9 +81,9 @@ pub(crate) const TABLE: &[Row] = &[
         "/api/v1/ops/blocked/Order/{blocked}/release", "", "1111 1 33333 2423"),
     get("/api/v1/ops/dead-letters", "/api/v1/ops/dead-letters", "1111 1 33333 2023"),
     post("/api/v1/ops/dead-letters/replay", "/api/v1/ops/dead-letters/replay",
-        r#"{"eventIds":["{dead}"]}"#, "1111 1 33333 2023"),
+        r#"{"keys":["{dead}"]}"#, "1111 1 33333 2023"),
     post("/api/v1/ops/dead-letters/discard", "/api/v1/ops/dead-letters/discard",
-        r#"{"eventIds":["{dead}"],"reason":"known"}"#, "1111 1 33333 2023"),
+        r#"{"keys":["{dead}"],"reason":"known"}"#, "1111 1 33333 2023"),
     // Whoever gives gives in the own tenant; the platform has none.
     post("/api/v1/ops/wallets/{userId}/deposits", "/api/v1/ops/wallets/8/deposits",
         r#"{"amount":1}"#, "1111 1 33333 2233"),
