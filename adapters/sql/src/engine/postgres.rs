@@ -9,7 +9,9 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgDatabaseError, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
+use super::pooled::{
+    IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
+};
 use super::{migrations, postgres_bells};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
@@ -42,6 +44,7 @@ impl PostgresEngine {
 async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
+         SET statement_timeout = '{STATEMENT_S}s'; \
          SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
          SET enable_seqscan = off; SET enable_bitmapscan = off"
     );
