@@ -68,6 +68,7 @@ pub(super) const KEYS: &[Key] = &[
     optional("http.ops-listen"),
     value("http.cors-origins", "[]"),
     value("http.concurrent-requests", "512"),
+    value("http.idle-timeout", "75s"),
     value("http.trusted-proxies", "[]"),
     text("http.forwarded-header", "x-forwarded-for"),
     text("rate-limit.store", "local"),

@@ -79,6 +79,7 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.http.ops_listen, None);
     assert_eq!(config.http.concurrent_requests, Limits::default().concurrent_requests);
+    assert_eq!(config.http.idle_timeout, Limits::default().idle);
     assert_eq!(config.http.cors_origins, Limits::default().cors_origins);
     assert_eq!(config.auth.rules, TokenRules::default());
     assert_eq!(config.database.file(), Some(Path::new("handover.db")));
@@ -202,6 +203,7 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
         ("HANDOVER_HTTP__OPS_LISTEN", "http.ops-listen", &["8080", "127.0.0.1:8080", ""]),
         ("HANDOVER_HTTP__CONCURRENT_REQUESTS", "http.concurrent-requests", &["0", "100001", "-1", "many"]),
+        ("HANDOVER_HTTP__IDLE_TIMEOUT", "http.idle-timeout", &["0s", "999ms", "61m", "75"]),
         (
             "HANDOVER_HTTP__CORS_ORIGINS",
             "http.cors-origins",
