@@ -34,6 +34,7 @@ pub(crate) const TABLE: &[Row] = &[
     get("/readyz", "/readyz", ANYBODY),
     get("/metrics", "/metrics", ANYBODY),
     get("/openapi.json", "/openapi.json", ANYBODY),
+    get("/", "/", ">>>> > >>>>> >>>>"),
     get("/docs", "/docs", ">>>> > >>>>> >>>>"),
     get("/docs/", "/docs/", ANYBODY),
     get("/docs/{*rest}", "/docs/swagger-ui.css", ANYBODY),
