@@ -94,14 +94,13 @@ pub(super) async fn settle(
         return Ok(None);
     };
     settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
-    let advanced = unit.advance_payment(&settled).await.map_err(|error| match error {
-        // The only unique key that this write can meet.
-        StoreError::Conflict { .. } => UseCaseError::Payment(PaymentRefusal::TransactionTaken {
-            transaction_id: report.transaction_id.clone(),
-        }),
-        other => UseCaseError::Store(other),
-    })?;
-    one_row(advanced, "payment")?;
+    let advanced = unit.advance_payment(&settled).await;
+    // A taken transaction is the only unique key that this write can meet.
+    if let Err(StoreError::Conflict { .. }) = &advanced {
+        let transaction_id = report.transaction_id.clone();
+        return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());
+    }
+    one_row(advanced?, "payment")?;
     append(unit, &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
     match report.result {
         PaymentResult::Success => {

@@ -104,11 +104,11 @@ pub enum ConfigError {
         /// Where its value came from.
         origin: Origin,
         /// The value, as far as it may be shown.
-        found: String,
+        found: Box<str>,
         /// Why that is no good.
-        why: String,
+        why: Box<str>,
         /// What to do.
-        remedy: String,
+        remedy: Box<str>,
         /// Keys whose values are correct by themselves but do not fit this one.
         related: &'static [&'static str],
     },
@@ -169,7 +169,7 @@ impl ConfigError {
             ConfigError::NotASection { .. } => "it holds keys of its own".to_owned(),
             ConfigError::Unreadable { .. } => "it was asked for, so nothing is started without it".to_owned(),
             ConfigError::Syntax { .. } => "nothing in it can be relied on".to_owned(),
-            ConfigError::Refused { why, .. } => why.clone(),
+            ConfigError::Refused { why, .. } => why.to_string(),
         }
     }
 
@@ -193,7 +193,7 @@ impl ConfigError {
                 "correct the path or the permissions, or leave --config out".to_owned()
             }
             ConfigError::Syntax { .. } => "correct the line; text needs quotes: \"5s\"".to_owned(),
-            ConfigError::Refused { remedy, .. } => remedy.clone(),
+            ConfigError::Refused { remedy, .. } => remedy.to_string(),
         }
     }
 }

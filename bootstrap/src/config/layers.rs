@@ -83,14 +83,14 @@ pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
                 errors.push(ConfigError::Refused {
                     key: key.path,
                     origin: Origin::Flag(flag),
-                    found: shown(text),
+                    found: shown(text).into(),
                     why: "its password can be read by everybody on this machine: processes are listed with their flags"
-                        .to_owned(),
+                        .into(),
                     remedy: format!(
                         "leave the flag out, set {} or {} in {DEFAULT_FILE}, and choose another password if you are not alone here",
                         key.variable(),
                         key.path
-                    ),
+                    ).into(),
                     related: &[],
                 });
                 continue;
@@ -156,17 +156,18 @@ fn add_section(
             continue;
         }
         let (is_section, origin) = (is_section(&path), origin.clone());
-        match value {
-            Value::Table(inner) if is_section => add_section(&path, inner, &origin, settings, errors),
-            Value::Table(_) => {
+        if let Value::Table(inner) = value {
+            if is_section {
+                add_section(&path, inner, &origin, settings, errors);
+            } else {
                 let nearest = nearest_section(&path);
                 errors.push(ConfigError::UnknownSection { section: path, origin, nearest });
             }
-            _ if is_section => errors.push(ConfigError::NotASection { key: path, origin }),
-            _ => {
-                let nearest = nearest(&path).map(|key| key.path.to_owned());
-                errors.push(ConfigError::UnknownKey { key: path, origin, nearest });
-            }
+        } else if is_section {
+            errors.push(ConfigError::NotASection { key: path, origin });
+        } else {
+            let nearest = nearest(&path).map(|key| key.path.to_owned());
+            errors.push(ConfigError::UnknownKey { key: path, origin, nearest });
         }
     }
 }

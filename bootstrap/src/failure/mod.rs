@@ -309,12 +309,10 @@ impl Failure {
     /// All of it, for a person.
     pub fn explain(&self) -> impl Display {
         let said = |what: &dyn Display, why, remedy| format!("error: {what}\n  why: {why}\n  do:  {remedy}");
-        match self {
-            Failure::Config(errors) => {
-                let of = |error: &ConfigError| said(error, error.why(), error.remedy());
-                errors.iter().map(of).collect::<Vec<_>>().join("\n")
-            }
-            other => said(other, other.why(), other.remedy()),
+        if let Failure::Config(errors) = self {
+            let of = |error: &ConfigError| said(error, error.why(), error.remedy());
+            return errors.iter().map(of).collect::<Vec<_>>().join("\n");
         }
+        said(self, self.why(), self.remedy())
     }
 }

@@ -219,9 +219,9 @@ impl Tokens {
         };
         let key = key.ok_or(TokenError::NotOurs)?;
         let decoded = decode(token, &key.verifying, &validation(key.algorithm));
-        let decoded = decoded.map_err(|error| match error.kind() {
-            ErrorKind::InvalidSignature => TokenError::WrongSignature,
-            _ => TokenError::NotOurs,
+        let decoded = decoded.map_err(|error| {
+            let is_forged = matches!(error.kind(), ErrorKind::InvalidSignature);
+            if is_forged { TokenError::WrongSignature } else { TokenError::NotOurs }
         })?;
         Ok(decoded.claims)
     }
