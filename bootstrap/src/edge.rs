@@ -190,6 +190,7 @@ fn limits(config: &Config) -> Limits {
     Limits {
         drain: DRAIN,
         connections: descriptors::room_for(standard.connections, listeners),
+        idle: config.http.idle_timeout,
         concurrent_requests: config.http.concurrent_requests,
         cors_origins: config.http.cors_origins.clone(),
         ..standard

@@ -95,8 +95,9 @@ impl FilterError {
     }
 }
 
-/// Reads directives with commas between them: a level, `target=level`, or a target for all of its levels. A target covers
-/// every target that begins with it, and the longest one decides.
+/// Reads directives with commas between them: a level, `target=level`, or `target=` for all of its levels. A target covers
+/// every target that begins with it, and the longest one decides. A single word is always a level: taken for a target, a
+/// mistyped level would turn off everything, alerts included.
 pub(crate) fn filter(directives: &str) -> Result<Targets, FilterError> {
     if directives.is_empty() {
         return Err(FilterError::NoDirective);
@@ -118,10 +119,9 @@ pub(crate) fn filter(directives: &str) -> Result<Targets, FilterError> {
                 let level: LevelFilter = level.parse().map_err(|_| FilterError::NoDirective)?;
                 targets.with_target(target, level)
             }
-            None => match directive.parse::<LevelFilter>() {
-                Ok(level) => targets.with_default(level),
-                Err(_) => targets.with_target(directive, LevelFilter::TRACE),
-            },
+            None => {
+                targets.with_default(directive.parse::<LevelFilter>().map_err(|_| FilterError::NoDirective)?)
+            }
         };
     }
     Ok(targets)

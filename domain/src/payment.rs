@@ -52,6 +52,12 @@ pub enum PaymentRefusal {
         /// What the payment is over.
         expected: Money,
     },
+    /// The gateway reported this transaction for another payment.
+    #[error("the transaction {transaction_id} belongs to another payment")]
+    TransactionTaken {
+        /// The gateway's id of it.
+        transaction_id: String,
+    },
     /// Already settled by another transaction, or the other way.
     #[error("the payment is already {status}")]
     AlreadySettled {

@@ -238,7 +238,7 @@ pub struct ReleaseRequest {
     pub tenant_id: Option<TenantId>,
 }
 
-/// Dead letters to go back to the consumers they died at: give either `eventIds` or `filter`.
+/// Dead letters to go back to the consumers they died at: give either `keys` or `filter`.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "filter": { "queue": "inventory.update.queue" }, "dryRun": true }))]
@@ -246,8 +246,8 @@ pub struct ReplayRequest {
     /// Which messages, 1 to 900 of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<kinds::LetterKey>>, min_items = 1, max_items = 900)]
-    pub event_ids: Option<Vec<String>>,
-    /// Beside `eventIds`: those of this queue alone.
+    pub keys: Option<Vec<String>>,
+    /// Beside `keys`: those of this queue alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::QueueName>)]
     pub queue: Option<String>,
@@ -263,16 +263,16 @@ pub struct ReplayRequest {
     pub reason: Option<String>,
 }
 
-/// Dead letters to be given up: give either `eventIds` or `filter`.
+/// Dead letters to be given up: give either `keys` or `filter`.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "eventIds": ["0192f0c1-0000-7000-8000-000000000001"], "reason": "a test message" }))]
+#[schema(example = json!({ "keys": ["0192f0c1-0000-7000-8000-000000000001"], "reason": "a test message" }))]
 pub struct DiscardRequest {
     /// Which messages, 1 to 900 of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<kinds::LetterKey>>, min_items = 1, max_items = 900)]
-    pub event_ids: Option<Vec<String>>,
-    /// Beside `eventIds`: those of this queue alone.
+    pub keys: Option<Vec<String>>,
+    /// Beside `keys`: those of this queue alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::QueueName>)]
     pub queue: Option<String>,

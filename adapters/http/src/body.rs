@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
@@ -30,6 +30,9 @@ impl FromRequest<Arc<Edge>> for RawBody {
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let (mut parts, body) = request.into_parts();
         Parameters::from_request_parts(&mut parts, edge).await?.finish()?;
+        if is_encoded(&parts.headers) {
+            return Err(Refusal::encoded_body());
+        }
         let place = parts.extensions.get::<Place>();
         let bytes = read(&parts.headers, body, &edge.limits, place).await?;
         Ok(RawBody { headers: parts.headers, bytes })
@@ -72,6 +75,15 @@ impl RawBody {
 fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether the body is compressed: it is read as it comes.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(CONTENT_ENCODING).into_iter().map(HeaderValue::as_bytes);
+    codings.flat_map(|value| value.split(|byte| *byte == b',')).any(|coding| {
+        let coding = coding.trim_ascii();
+        !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")
+    })
 }
 
 async fn read(

@@ -121,14 +121,14 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
 
 impl From<&Stranger> for Refusal {
     fn from(stranger: &Stranger) -> Refusal {
-        let message = match stranger {
-            Stranger::NoToken => messages::NOT_SIGNED_IN,
-            Stranger::BadToken(TokenError::Expired) => messages::EXPIRED_TOKEN,
-            Stranger::BadToken(TokenError::NotOurs | TokenError::BadClaim(_) | TokenError::NotSigned) => {
-                messages::BAD_TOKEN
+        match stranger {
+            Stranger::NoToken => Refusal::new(Code::NotSignedIn, messages::NOT_SIGNED_IN),
+            Stranger::BadToken(error) => {
+                // The reason is for the operator: the answer is the same for all of them.
+                tracing::info!(reason = %error, code = Code::NotSignedIn.as_str(), "authentication: token refused");
+                Refusal::bad_token()
             }
-        };
-        Refusal::new(Code::NotSignedIn, message)
+        }
     }
 }
 

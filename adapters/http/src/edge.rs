@@ -29,9 +29,12 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How long a request may take from its last header to its answer.
     pub request: Duration,
-    /// How long the headers may take to arrive; also how long a connection may idle between requests. Below the ten
-    /// seconds that are promised, so that the last of thousands is over in time as well.
+    /// How long the headers may take to arrive. Below the ten seconds that are promised, so that the last of thousands is over
+    /// in time as well.
     pub header_read: Duration,
+    /// How long a connection may be idle between requests. Longer than most proxies keep one (60 s): whoever closes first must
+    /// not be the server, which may do so while the proxy sends.
+    pub idle: Duration,
     /// How long a body may take to arrive.
     pub body_read: Duration,
     /// How long a client may take nothing of what it is answered.
@@ -54,6 +57,7 @@ impl Default for Limits {
             body_bytes: 64 * 1024,
             request: Duration::from_secs(30),
             header_read: Duration::from_secs(8),
+            idle: Duration::from_secs(75),
             body_read: Duration::from_secs(10),
             answer_taken: Duration::from_secs(10),
             header_bytes: 32 * 1024,

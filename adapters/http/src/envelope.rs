@@ -30,6 +30,7 @@ pub(crate) enum Code {
     TooOften,
     Fault,
     Away,
+    OutcomeUnknown,
 }
 
 impl Code {
@@ -46,6 +47,25 @@ impl Code {
             Code::TooOften => "A0500",
             Code::Fault => "B0001",
             Code::Away => "C0001",
+            Code::OutcomeUnknown => "C0002",
+        }
+    }
+
+    /// Its name in generated clients (`x-enum-varnames`).
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Code::Done => "SUCCESS",
+            Code::Invalid => "INVALID_INPUT",
+            Code::NotSignedIn => "NOT_AUTHENTICATED",
+            Code::NotAllowed => "NOT_PERMITTED",
+            Code::NotFound => "NOT_FOUND",
+            Code::Conflict => "STATE_CONFLICT",
+            Code::InProgress => "REQUEST_IN_PROGRESS",
+            Code::KeyTaken => "IDEMPOTENCY_KEY_REUSED",
+            Code::TooOften => "RATE_LIMITED",
+            Code::Fault => "INTERNAL_ERROR",
+            Code::Away => "DEPENDENCY_UNAVAILABLE",
+            Code::OutcomeUnknown => "OUTCOME_UNKNOWN",
         }
     }
 
@@ -61,6 +81,7 @@ impl Code {
             Code::TooOften => StatusCode::TOO_MANY_REQUESTS,
             Code::Fault => StatusCode::INTERNAL_SERVER_ERROR,
             Code::Away => StatusCode::SERVICE_UNAVAILABLE,
+            Code::OutcomeUnknown => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{MAX_NAMED, Named, Reason};
-use handover_domain::{EventId, IdError, Money, Points, Product, TextError, Title, UnknownName};
+use handover_domain::{EventId, IdError, Money, MoneyError, Points, Product, TextError, Title, UnknownName};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -37,19 +37,28 @@ impl Fields {
 
     /// Of the object in these bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Fields, Refusal> {
-        let object = serde_json::from_slice(bytes);
-        object
-            .and_then(|object: Object| Fields::of(object, String::new()))
-            .map_err(|_| Refusal::field("body", messages::NOT_AN_OBJECT))
+        let object: Object = serde_json::from_slice(bytes).map_err(|error| {
+            let is_json = error.is_data();
+            let text = if is_json {
+                messages::NOT_AN_OBJECT
+            } else {
+                messages::not_json(error.line(), error.column())
+            };
+            Refusal::field("body", text)
+        })?;
+        Fields::of(object, String::new()).map_err(|(name, text)| Refusal::field(&name, text))
     }
 
-    fn of(object: Object, within: String) -> serde_json::Result<Fields> {
+    /// The fields, or the one that cannot be read although it is within JSON.
+    fn of(object: Object, within: String) -> Result<Fields, (String, Text)> {
         let mut values = Vec::with_capacity(object.values.len());
         for (name, raw) in object.values {
             let field = if raw.get().starts_with('{') {
                 Field { value: Value::Object(Map::new()), object: Some(raw) }
             } else {
-                Field { value: serde_json::from_str(raw.get())?, object: None }
+                let value = serde_json::from_str(raw.get());
+                let value = value.map_err(|_| (format!("{within}{name}"), messages::NOT_READABLE))?;
+                Field { value, object: None }
             };
             values.push((name, field));
         }
@@ -99,10 +108,18 @@ impl Fields {
     ) -> Option<Option<T>> {
         let Some(field) = self.take(name) else { return Some(None) };
         let within = format!("{}{name}.", self.within);
-        let inner = field.object.map(|raw| {
-            serde_json::from_str::<Object>(raw.get()).and_then(|object| Fields::of(object, within))
-        });
-        let Some(Ok(mut inner)) = inner else { return self.wrong(name, messages::NOT_AN_OBJECT) };
+        let Some(raw) = field.object else { return self.wrong(name, messages::NOT_AN_OBJECT) };
+        let object = serde_json::from_str::<Object>(raw.get());
+        let inner = object
+            .map_err(|_| (name.to_owned(), messages::NOT_READABLE))
+            .and_then(|object| Fields::of(object, within));
+        let mut inner = match inner {
+            Ok(inner) => inner,
+            Err(error) => {
+                self.errors.push(error);
+                return None;
+            }
+        };
         let value = read(&mut inner);
         let errors = inner.close();
         let is_right = errors.is_empty();
@@ -172,8 +189,18 @@ pub(crate) fn money(value: &Value) -> Result<Money, Text> {
 
 /// The price of a product, or another amount of that size.
 pub(crate) fn price(value: &Value) -> Result<Money, Text> {
-    let price = money(value)?;
-    if Product::PRICE_MINOR.contains(&price.minor()) { Ok(price) } else { Err(messages::PRICE_RANGE) }
+    amount_within(value, *Product::PRICE_MINOR.start(), messages::PRICE_RANGE)
+}
+
+/// An amount of at least so many minor units and of at most the greatest price. `range` says so, also of an amount that is too
+/// great for any column.
+pub(crate) fn amount_within(value: &Value, least: i64, range: Text) -> Result<Money, Text> {
+    let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
+    match Money::parse(number.as_str()) {
+        Ok(amount) if (least..=*Product::PRICE_MINOR.end()).contains(&amount.minor()) => Ok(amount),
+        Ok(_) | Err(MoneyError::OutOfRange) => Err(range),
+        Err(error @ (MoneyError::NotDecimal | MoneyError::TooPrecise)) => Err(error.into()),
+    }
 }
 
 /// An id, as a number.

@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 pub(crate) const DEFAULT_LIMIT: u32 = 20;
 pub(crate) const MAX_LIMIT: u32 = 100;
 
-/// The parameters of one request. Read each, then [`Parameters::finish`]. An empty one counts as absent.
+/// The parameters of one request. Read each, then [`Parameters::finish`]. An empty one counts as absent, but for `as`.
 pub(crate) struct Parameters {
     values: Vec<(String, String)>,
     errors: Vec<(String, Text)>,
@@ -33,16 +33,27 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
 impl Parameters {
     /// A parameter, if it is there and right.
     pub(crate) fn read<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Text>) -> Option<T> {
+        let value = self.take(name).filter(|value| !value.is_empty())?;
+        self.checked(name, &value, read)
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
         let mut given: Vec<String> =
             self.values.extract_if(.., |(n, _)| n == name).map(|(_, value)| value).collect();
         let value = given.pop()?;
         if !given.is_empty() {
             self.errors.push((name.to_owned(), messages::TWICE));
         }
-        if value.is_empty() {
-            return None;
-        }
-        read(&value).map_err(|error| self.errors.push((name.to_owned(), error))).ok()
+        Some(value)
+    }
+
+    fn checked<T>(
+        &mut self,
+        name: &str,
+        value: &str,
+        read: impl FnOnce(&str) -> Result<T, Text>,
+    ) -> Option<T> {
+        read(value).map_err(|error| self.errors.push((name.to_owned(), error))).ok()
     }
 
     /// A name out of an enum.
@@ -50,9 +61,11 @@ impl Parameters {
         self.read(name, |text| text.parse().map_err(|error: UnknownName| messages::one_of(error.expected)))
     }
 
-    /// `as`: the side on which the caller stands.
+    /// `as`: the side on which the caller stands. An empty one is an error: who forgot the value would be shown another list
+    /// than was meant.
     pub(crate) fn side(&mut self) -> Option<OrderSide> {
-        self.read("as", |text| match text {
+        let value = self.take("as")?;
+        self.checked("as", &value, |text| match text {
             "buyer" => Ok(OrderSide::Buyer),
             "seller" => Ok(OrderSide::Seller),
             _ => Err(messages::one_of("buyer seller")),

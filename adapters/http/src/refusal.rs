@@ -4,8 +4,8 @@
 
 use std::fmt::Display;
 
-use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{ACCEPT_ENCODING, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_application::ports::{BrokerError, IdempotencyError, StoreError};
 use handover_application::use_cases::UseCaseError;
@@ -28,13 +28,41 @@ pub(crate) struct Refusal {
     reply: Box<Reply>,
     /// When to come again, in seconds, where it is worth it.
     retry_after_s: Option<u32>,
+    /// A header that says more.
+    header: Option<(HeaderName, &'static str)>,
 }
+
+/// The challenge to a client without a token (RFC 6750 §3): no error, because none was made.
+const CHALLENGE: &str = "Bearer";
+/// The challenge to a client whose token is refused, whatever the reason.
+pub(crate) const BAD_TOKEN_CHALLENGE: &str =
+    "Bearer error=\"invalid_token\", error_description=\"the token is not valid or has expired\"";
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: Text) -> Refusal {
         let reply = Reply { code, message, data: ReplyData::Value(Value::Null) };
         let retry_after_s = (code == Code::Away).then_some(RETRY_AFTER_S);
-        Refusal { status: code.status(), reply: Box::new(reply), retry_after_s }
+        let header = (code == Code::NotSignedIn).then_some((WWW_AUTHENTICATE, CHALLENGE));
+        Refusal { status: code.status(), reply: Box::new(reply), retry_after_s, header }
+    }
+
+    /// The token is refused.
+    pub(crate) fn bad_token() -> Refusal {
+        let header = Some((WWW_AUTHENTICATE, BAD_TOKEN_CHALLENGE));
+        Refusal { header, ..Refusal::new(Code::NotSignedIn, messages::BAD_TOKEN) }
+    }
+
+    /// The body is encoded (RFC 9110 §15.5.16).
+    pub(crate) fn encoded_body() -> Refusal {
+        let header = Some((ACCEPT_ENCODING, "identity"));
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Refusal { status, header, ..Refusal::new(Code::Invalid, messages::ENCODED_BODY) }
+    }
+
+    /// The time limit of a request is over, and what it began goes on.
+    pub(crate) fn outcome_unknown(error: &dyn Display) -> Refusal {
+        tracing::warn!(%error, code = Code::OutcomeUnknown.as_str(), "request: outcome unknown");
+        Refusal::new(Code::OutcomeUnknown, messages::OUTCOME_UNKNOWN)
     }
 
     /// Invalid input, with what is wrong with which field.
@@ -111,13 +139,12 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let code = self.reply.code;
         let mut response = self.reply.into_response(self.status);
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
-        if code == Code::NotSignedIn {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }
@@ -176,7 +203,9 @@ impl From<PaymentRefusal> for Refusal {
         let text = Text::from(&refusal);
         match refusal {
             PaymentRefusal::WrongAmount { .. } => Refusal::field("amount", text),
-            PaymentRefusal::AlreadySettled { .. } => Refusal::new(Code::Conflict, text),
+            PaymentRefusal::AlreadySettled { .. } | PaymentRefusal::TransactionTaken { .. } => {
+                Refusal::new(Code::Conflict, text)
+            }
         }
     }
 }
@@ -224,7 +253,7 @@ impl From<StoreError> for Refusal {
         match &error {
             StoreError::Conflict { .. } => Refusal::new(Code::Conflict, messages::CONFLICT),
             StoreError::Transient(_) | StoreError::Unavailable(_) => Refusal::away(&error, messages::AWAY),
-            StoreError::CommitUnknown(_) => Refusal::away(&error, messages::OUTCOME_UNKNOWN),
+            StoreError::CommitUnknown(_) => Refusal::outcome_unknown(&error),
             StoreError::Corrupt { .. } | StoreError::Backend(_) => Refusal::fault(&error),
         }
     }

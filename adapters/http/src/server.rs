@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::response::Response;
 use handover_application::Tasks;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -20,10 +21,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::util::MapRequest;
+use tower::util::{MapRequest, MapResponse};
 
 use crate::edge::Limits;
-use crate::stall::Taken;
+use crate::stall::{Attended, Progress};
 
 /// How long accepting pauses when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -59,8 +60,13 @@ pub async fn serve(
                 }
             },
         };
-        let service = known_from(peer, router.clone());
-        let connection = connection(stream, service, limits.clone(), stop.clone(), cut.clone());
+        let connection = connection(
+            (stream, peer),
+            router.clone(),
+            (limits.clone(), Arc::clone(&slots)),
+            stop.clone(),
+            cut.clone(),
+        );
         drop(tasks.spawn(async move {
             connection.await;
             drop(slot);
@@ -80,37 +86,33 @@ async fn all_closed(slots: &Semaphore, limits: &Limits) {
     let _ = slots.acquire_many(limits.connections).await;
 }
 
-/// A router on a connection, and how it lets a request know where it comes from.
-type Known<F> = MapRequest<Router, F>;
-
-/// The router for the connection of this peer.
-fn known_from(
-    peer: SocketAddr,
-    router: Router,
-) -> Known<impl FnMut(Request<Incoming>) -> Request<Incoming> + Clone + Send + 'static> {
-    MapRequest::new(router, move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(ConnectInfo(peer));
-        request
-    })
-}
-
 /// Serves one connection to its end, or until it is cut.
 async fn connection(
-    stream: TcpStream,
-    service: Known<impl FnMut(Request<Incoming>) -> Request<Incoming> + Clone + Send + 'static>,
-    limits: Limits,
+    (stream, peer): (TcpStream, SocketAddr),
+    router: Router,
+    (limits, slots): (Limits, Arc<Semaphore>),
     stop: CancellationToken,
     cut: CancellationToken,
 ) {
+    let progress = Progress::new();
+    let (requested, answering) = (progress.clone(), progress.clone());
+    let service = MapRequest::new(router, move |mut request: Request<Incoming>| {
+        requested.requested();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request
+    });
+    let service =
+        MapResponse::new(service, move |response: Response| response.map(|body| answering.answering(body)));
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read)
+        // The stream has these limits: hyper knows one for a head and for the idle time before it.
+        .header_read_timeout(None)
         .max_buf_size(limits.header_bytes)
         .serve_connection(
-            TokioIo::new(Taken::within(limits.answer_taken, stream)),
+            TokioIo::new(Attended::new(stream, progress, &limits, slots)),
             TowerToHyperService::new(service),
         );
     let mut connection = std::pin::pin!(connection);

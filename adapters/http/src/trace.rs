@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_application::Trace;
@@ -34,7 +34,8 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
         let begun = Instant::now();
         let response = match timeout(edge.limits.request, next.run(request)).await {
             Ok(response) => response,
-            Err(_) => Refusal::of_status(StatusCode::REQUEST_TIMEOUT).into_response(),
+            // Its body has a shorter limit of its own: the route has begun, and with it perhaps a transaction that commits.
+            Err(late) => Refusal::outcome_unknown(&late).into_response(),
         };
         let response = answered(response, &trace, language);
         tracing::info!(

@@ -42,7 +42,14 @@ impl RedisSettings {
             // An error means that one is installed already.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let client = Client::open(url).map_err(|error| InvalidSettings(error.to_string()))?;
+        // The driver's own words name neither the place nor the way out.
+        let client = Client::open(url).map_err(|_| {
+            InvalidSettings(
+                "it cannot be read as redis://user:password@host:port/number: a port is a number up to 65535, and of a \
+                 password @ is written %40, / %2F and % %25"
+                    .to_owned(),
+            )
+        })?;
         Ok(RedisSettings {
             client,
             timeout: RedisSettings::TIMEOUT,

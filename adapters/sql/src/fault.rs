@@ -38,6 +38,15 @@ pub(crate) fn store_error(error: sqlx::Error, meaning: fn(&dyn DatabaseError) ->
     if away { StoreError::Unavailable(Box::new(error)) } else { StoreError::Backend(Box::new(error)) }
 }
 
+/// What the server said when it refused this user, this password, this database or the rights on it; `None`: the error is
+/// another one. Waiting does not help: the configuration is wrong, or the server's.
+pub fn access_refusal(error: &StoreError) -> Option<String> {
+    let (StoreError::Unavailable(cause) | StoreError::Backend(cause)) = error else { return None };
+    let refusal = cause.downcast_ref::<sqlx::Error>()?.as_database_error()?;
+    let refuses = crate::engine::refuses_access(refusal);
+    refuses.then(|| refusal.message().to_owned())
+}
+
 /// The key that is taken. SQLite: `UNIQUE constraint failed: orders.id`.
 fn taken(refusal: &dyn DatabaseError) -> String {
     match (refusal.constraint(), refusal.message().rsplit_once(": ")) {

@@ -30,6 +30,7 @@ pub use broker::DatabaseBroker;
 pub use engine::server::{InvalidOptions, ServerOptions};
 pub use engine::sqlite::SqliteOptions;
 pub use facts::ServerFacts;
+pub use fault::access_refusal;
 pub use row::Row;
 pub use schema::SchemaError;
 pub use statements::Statements;

@@ -2,14 +2,14 @@
 
 use handover_domain::{
     Account, Asset, AssetOperation, CancelCause, Entry, HoldStatus, OperationKey, OperationKind, Order,
-    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Posting, Refund,
-    RefundCause, RefundId, Settlement,
+    OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentRefusal, PaymentResult, PaymentStatus,
+    Posting, Refund, RefundCause, RefundId, Settlement,
 };
 
 use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
-use crate::ports::{IdKind, UnitOfWork};
+use crate::ports::{IdKind, StoreError, UnitOfWork};
 use crate::{App, CommandContext, append, with_tx};
 
 /// A report that carries the gateway's signature.
@@ -94,7 +94,13 @@ pub(super) async fn settle(
         return Ok(None);
     };
     settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
-    one_row(unit.advance_payment(&settled).await?, "payment")?;
+    let advanced = unit.advance_payment(&settled).await;
+    // A taken transaction is the only unique key that this write can meet.
+    if let Err(StoreError::Conflict { .. }) = &advanced {
+        let transaction_id = report.transaction_id.clone();
+        return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());
+    }
+    one_row(advanced?, "payment")?;
     append(unit, &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
     match report.result {
         PaymentResult::Success => {

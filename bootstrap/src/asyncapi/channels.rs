@@ -8,17 +8,19 @@ use handover_application::topology::{
 use handover_domain::EventType;
 use serde_json::{Map, Value, json};
 
+use super::messages::emitted;
+
 const BINDING: &str = "0.3.0";
 
 /// One for each routing key, one for each queue.
 pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Value> {
-    let keys = EventType::ALL.iter().map(|event_type| {
-        let key = key(*event_type, timeout);
+    let keys = emitted().map(|event_type| {
+        let key = key(event_type, timeout);
         let channel = json!({
             "address": key,
             "description": format!("Publishes {} to the exchange `{}`.", event_type.as_str(), topology.exchange),
             "servers": every_server(),
-            "messages": { (event_type.as_str()): message(*event_type) },
+            "messages": { (event_type.as_str()): message(event_type) },
             "bindings": { "amqp": {
                 "is": "routingKey",
                 "exchange": {
@@ -35,13 +37,13 @@ pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Va
 
 /// Publishing each type, receiving from each queue that has a consumer.
 pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, Value> {
-    let sent = EventType::ALL.iter().map(|event_type| {
-        let channel = key(*event_type, timeout);
+    let sent = emitted().map(|event_type| {
+        let channel = key(event_type, timeout);
         let operation = json!({
             "action": "send",
             "channel": channel_named(&channel),
             "summary": "The relay publishes an event after the commit that made it, until the broker confirms it.",
-            "messages": [message_in(&channel, *event_type)],
+            "messages": [message_in(&channel, event_type)],
             "bindings": { "amqp": { "deliveryMode": 2, "mandatory": true, "bindingVersion": BINDING } },
         });
         (format!("send.{}", event_type.as_str()), operation)
@@ -106,7 +108,7 @@ fn carried<'a>(
     timeout: Duration,
 ) -> impl Iterator<Item = EventType> + 'a {
     let takes = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
-    EventType::ALL.iter().copied().filter(move |event_type| {
+    emitted().filter(move |event_type| {
         let first = key(*event_type, timeout);
         let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first);
         let later =

@@ -5,9 +5,15 @@ use serde_json::{Map, Value, json};
 
 use super::payloads::enveloped;
 
+/// The types that the service emits: a document that lists others has its readers wait for what never comes.
+pub(super) fn emitted() -> impl Iterator<Item = EventType> {
+    // No use case makes invoices yet.
+    EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::InvoiceGenerated)
+}
+
 /// A message of each type.
 pub(super) fn messages() -> Map<String, Value> {
-    EventType::ALL.iter().map(|event_type| (event_type.as_str().to_owned(), message(*event_type))).collect()
+    emitted().map(|event_type| (event_type.as_str().to_owned(), message(event_type))).collect()
 }
 
 fn message(event_type: EventType) -> Value {

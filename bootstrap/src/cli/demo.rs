@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::OutputArgs;
+use super::values::whole;
 
 pub(super) const HELP: &str = "\
 Plays the day against the real HTTP API of a service of its own, in a temporary folder and on a free
@@ -26,10 +27,10 @@ Exit codes: 0 every promise was kept, 1 one was broken (stderr names it), 2 usag
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
     /// How many orders, 10 to 20000
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=20_000), default_value = "200")]
+    #[arg(long, value_name = "COUNT", value_parser = whole(10..=20_000_u32), default_value = "200")]
     pub orders: u32,
     /// Plays the day of this seed again [default: another one each time, which is printed]
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = whole(0..=u64::MAX))]
     pub seed: Option<u64>,
     /// Keeps the folder, and goes on serving until it is stopped
     #[arg(long)]

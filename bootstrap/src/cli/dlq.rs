@@ -5,7 +5,7 @@ use handover_application::ports::DeadLetterStatus;
 use handover_application::use_cases::operations::Reason;
 use handover_domain::TenantId;
 
-use super::values::{letter_status, reason, tenant};
+use super::values::{cursor, letter_status, reason, tenant, whole};
 use super::{Common, OutputArgs};
 
 const REPLAY_HELP: &str = "\
@@ -59,10 +59,10 @@ pub struct DlqListArgs {
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     /// How many at most, 1 to 10000
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000), default_value = "20")]
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=10_000_u32), default_value = "20")]
     pub limit: u32,
     /// Go on where a list ended: its `nextCursor`
-    #[arg(long, value_name = "CURSOR", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
     /// How it is written.
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub struct DlqListArgs {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
 pub struct LettersArgs {
-    /// The letters, by their messageKey; or name a filter
+    /// The letters, by their keys; or name a filter
     #[arg(value_name = "KEY", group = "which", conflicts_with_all = ["event_type", "tenant", "all"])]
     pub keys: Vec<String>,
     /// Those that died in this queue; also narrows named ones

@@ -2,11 +2,13 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::values::{cursor, whole};
 use super::{Address, Common};
 
 pub(super) const DOCTOR_HELP: &str = "\
 Each line is ok, warn or fail. Nothing is changed; it may run beside `serve`.
-Exit codes: 0 nothing fails, 1 something does, 3 a dependency is away and nothing else fails.
+Exit codes: 0 nothing fails, 1 something does, 2 the configuration is wrong and nothing else fails,
+3 a dependency is away and nothing else fails.
 
 Example:
   handover doctor --output json | jq '.checks[] | select(.status != \"ok\")'";
@@ -65,10 +67,10 @@ pub struct ConfigShowArgs {
 #[derive(Debug, Clone, Args)]
 pub struct PageArgs {
     /// How many at most, 1 to 1000
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), default_value = "20")]
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=1000_u32), default_value = "20")]
     pub limit: u32,
     /// Go on where a list ended: its `nextCursor`
-    #[arg(long, value_name = "CURSOR", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
 }
 

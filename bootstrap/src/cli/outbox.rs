@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use handover_application::use_cases::operations::{Pace, Reason};
 use handover_domain::{EventId, OutboxStatus, TenantId};
 
-use super::values::{event, pace, reason, status, tenant, time};
+use super::values::{cursor, event, pace, reason, status, tenant, time, whole};
 use super::{Common, OutputArgs, PageArgs};
 
 const LIST_HELP: &str = "\
@@ -75,7 +75,7 @@ pub struct OutboxListArgs {
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
     /// Only those about this order, payment, ...
-    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
     /// Only those of this marketplace [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
@@ -115,7 +115,7 @@ pub struct OutboxRedriveArgs {
     #[arg(long, value_name = "TYPE")]
     pub event_type: Option<String>,
     /// Those about this order, payment, ...
-    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
     /// Those of this marketplace
     #[arg(long, value_name = "ID", value_parser = tenant)]
@@ -127,7 +127,7 @@ pub struct OutboxRedriveArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub to: Option<DateTime<Utc>>,
     /// Go on where an earlier redrive ended: its `nextCursor`
-    #[arg(long, value_name = "CURSOR", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
     /// Say what would happen, and change nothing
     #[arg(long)]
@@ -170,7 +170,7 @@ pub struct OutboxReleaseArgs {
     #[arg(value_name = "TYPE")]
     pub aggregate_type: String,
     /// Its id
-    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    #[arg(value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: i64,
     /// The marketplace
     #[arg(long, value_name = "ID", value_parser = tenant, default_value = "1")]

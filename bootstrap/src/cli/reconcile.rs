@@ -7,7 +7,7 @@ use clap::Args;
 use handover_application::use_cases::operations::Reason;
 use handover_domain::TenantId;
 
-use super::values::{reason, tenant, time};
+use super::values::{duration, reason, tenant, time};
 use super::{Common, OutputArgs};
 
 pub(super) const HELP: &str = "\
@@ -28,7 +28,7 @@ Examples:
 #[derive(Debug, Clone, Args)]
 pub struct ReconcileArgs {
     /// Orders that changed within this time, such as 90m or 7d
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "24h", conflicts_with_all = ["from", "to"])]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "24h", conflicts_with_all = ["from", "to"])]
     pub since: Duration,
     /// Orders that changed at or after this time, such as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]

@@ -91,6 +91,34 @@ fn what_means_nothing_is_a_usage_error() {
 }
 
 #[test]
+fn a_refused_value_is_explained_in_words_of_the_program() {
+    let library =
+        ["invalid digit", "number too large", "time unit", "in range", "premature end", "from empty"];
+    for (line, said) in [
+        ("handover outbox list --limit many", "write a whole number from 1 to 1000"),
+        ("handover outbox list --limit 1001", "write a whole number from 1 to 1000"),
+        ("handover outbox list --aggregate-id x", "write a whole number from"),
+        ("handover outbox list --cursor x", "write the `nextCursor` of an earlier answer"),
+        ("handover outbox list --tenant x", "integer from 1 to"),
+        ("handover outbox redrive --from today", "write it as 2026-01-31T08:00:00Z"),
+        ("handover outbox release Order x", "write a whole number from"),
+        ("handover dlq list --limit 0", "write a whole number from 1 to 10000"),
+        ("handover dlq list --cursor 0", "write the `nextCursor` of an earlier answer"),
+        ("handover token --user 99999999999999999999", "write a whole number from 1 to 9007199254740991"),
+        ("handover token --user 1 --tenant me", "write a whole number from 1 to 9007199254740991"),
+        ("handover token --user 1 --ttl 5", "write a number and its unit: 15m, 1h or 7d"),
+        ("handover reconcile --since soon", "write a number and its unit: 15m, 1h or 7d"),
+        ("handover demo --orders few", "write a whole number from 10 to 20000"),
+        ("handover demo --seed x", "write a whole number from 0 to"),
+        ("handover order timeline x", "integer from 1 to"),
+    ] {
+        let text = parse(line).unwrap_err().to_string();
+        assert!(text.contains(said), "{line}: {text}");
+        assert!(library.iter().all(|words| !text.contains(words)), "{line}: {text}");
+    }
+}
+
+#[test]
 fn a_list_has_twenty_rows_of_every_tenant_as_a_table_unless_told_otherwise() {
     let list = |line| match parse(line).unwrap().command {
         Some(Command::Outbox(OutboxCommand::List(list))) => list,

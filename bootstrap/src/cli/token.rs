@@ -6,6 +6,7 @@ use clap::Args;
 use handover_application::Role;
 
 use super::Common;
+use super::values::{duration, whole};
 
 /// What `token` takes.
 #[derive(Debug, Clone, Args)]
@@ -14,13 +15,13 @@ pub struct TokenArgs {
     #[command(flatten)]
     pub common: Common,
     /// The user's id
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..=handover_domain::MAX_ID))]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=handover_domain::MAX_ID))]
     pub user: i64,
     /// What the user may do; may be given more than once: user, operator, platform, pii
     #[arg(long = "role", value_name = "ROLE", value_parser = parse_role, default_value = "user")]
     pub roles: Vec<Role>,
     /// The marketplace
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..=handover_domain::MAX_ID), default_value = "1")]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=handover_domain::MAX_ID), default_value = "1")]
     pub tenant: i64,
     /// For how long it is good
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1h")]
@@ -34,7 +35,7 @@ fn parse_role(name: &str) -> Result<Role, String> {
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
-    let ttl = humantime::parse_duration(text).map_err(|error| format!("{error}; write 15m, 1h or 7d"))?;
+    let ttl = duration(text)?;
     if (Duration::from_secs(1)..=LONGEST).contains(&ttl) {
         Ok(ttl)
     } else {

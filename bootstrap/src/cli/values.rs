@@ -1,4 +1,10 @@
-//! Values as they stand on the command line.
+//! Values as they stand on the command line. What is wrong with one is said in words of ours: those of the standard library
+//! and of other crates name no limits.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::DeadLetterStatus;
@@ -29,6 +35,29 @@ pub(super) fn order(text: &str) -> Result<OrderId, String> {
 pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     let time = DateTime::parse_from_rfc3339(text);
     time.map(|time| time.to_utc()).map_err(|_| "write it as 2026-01-31T08:00:00Z".to_owned())
+}
+
+/// A whole number within limits.
+pub(super) fn whole<T>(limits: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| limits.contains(number));
+        number.ok_or_else(|| format!("write a whole number from {} to {}", limits.start(), limits.end()))
+    }
+}
+
+/// Where a list goes on.
+pub(super) fn cursor(text: &str) -> Result<i64, String> {
+    text.parse()
+        .ok()
+        .filter(|id| *id > 0)
+        .ok_or_else(|| "write the `nextCursor` of an earlier answer".to_owned())
+}
+
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "write a number and its unit: 15m, 1h or 7d".to_owned())
 }
 
 pub(super) fn pace(text: &str) -> Result<Pace, String> {

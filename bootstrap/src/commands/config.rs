@@ -1,25 +1,39 @@
 //! `config show`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::say;
 use crate::cli::{ConfigShowArgs, Output};
-use crate::config::{Config, Described, Origin, Shown};
+use crate::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
 use crate::{Failure, output};
 
-/// Every key, its value and where that came from.
+/// Every key, its value and where that came from. Refused values are shown and marked; then the errors are explained, and
+/// the exit code is that of a wrong configuration.
 pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
-    let sources = arguments.common.sources(&[]);
-    // What would not be accepted is not shown as if it were.
-    Config::load(&sources)?;
-    let settings = Config::describe(&sources)?;
+    let description = Config::describe(&arguments.common.sources(&[]));
     say(&match arguments.output.output {
-        Output::Table => output::table(&["key", "value", "from"], settings.iter().map(row)),
+        Output::Table => table(&description),
         Output::Json => {
-            let items: Vec<serde_json::Value> = settings.iter().map(item).collect();
-            output::json(&json!({ "items": items }))
+            let item = |setting| item(setting, description.error_of(setting.key));
+            let items: Vec<Value> = description.settings.iter().map(item).collect();
+            let errors: Vec<Value> =
+                description.errors.iter().flat_map(ConfigErrors::iter).map(explained).collect();
+            output::json(&json!({ "items": items, "errors": errors }))
         }
-    })
+    })?;
+    description.errors.map_or(Ok(()), |errors| Err(Failure::Config(errors)))
+}
+
+fn table(description: &Description) -> String {
+    let rows = description.settings.iter();
+    if description.errors.is_none() {
+        return output::table(&["key", "value", "from"], rows.map(row));
+    }
+    let marked = rows.map(|setting| {
+        let mark = description.error_of(setting.key).map_or(String::new(), |_| "refused".to_owned());
+        row(setting).into_iter().chain([mark]).collect()
+    });
+    output::table(&["key", "value", "from", "error"], marked)
 }
 
 fn row(setting: &Described) -> Vec<String> {
@@ -38,7 +52,7 @@ fn row(setting: &Described) -> Vec<String> {
     vec![setting.key.to_owned(), value, from]
 }
 
-fn item(setting: &Described) -> serde_json::Value {
+fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
     let (from, name) = match &setting.origin {
         Origin::Default => ("default", None),
         Origin::File(path) => ("file", Some(path.display().to_string())),
@@ -47,8 +61,19 @@ fn item(setting: &Described) -> serde_json::Value {
     };
     let (value, hidden) = match &setting.value {
         Shown::Value { json, .. } => (json.clone(), false),
-        Shown::Hidden => (serde_json::Value::Null, true),
-        Shown::Made | Shown::Unset => (serde_json::Value::Null, false),
+        Shown::Hidden => (Value::Null, true),
+        Shown::Made | Shown::Unset => (Value::Null, false),
     };
-    json!({ "key": setting.key, "value": value, "hidden": hidden, "from": from, "name": name })
+    json!({
+        "key": setting.key,
+        "value": value,
+        "hidden": hidden,
+        "from": from,
+        "name": name,
+        "error": error.map(explained),
+    })
+}
+
+fn explained(error: &ConfigError) -> Value {
+    json!({ "what": error.to_string(), "why": error.why(), "do": error.remedy() })
 }

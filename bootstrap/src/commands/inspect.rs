@@ -69,7 +69,7 @@ pub(super) async fn blocked(arguments: &OutboxBlockedArgs) -> Result<(), Failure
 
 /// `dlq list`.
 pub(super) async fn dead_letters(arguments: &DlqListArgs) -> Result<(), Failure> {
-    const COLUMNS: [&str; 6] = ["messageKey", "queue", "eventType", "status", "diedAt", "reason"];
+    const COLUMNS: [&str; 6] = ["key", "queue", "eventType", "status", "diedAt", "reason"];
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let filter = DeadLetterFilter {
         tenant: arguments.tenant,

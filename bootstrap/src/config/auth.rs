@@ -61,7 +61,8 @@ fn keys(reader: &Reader<'_>, rules: &TokenRules) -> Result<Option<PathBuf>, Conf
     read_keys(&path).map_err(|why| item.refused(&why, remedy))?;
     if rules.audience.is_none() {
         let why = "what their owner issued for other services would be good here too";
-        return Err(item.refused(why, "set auth.audience to what tokens for this service say in \"aud\""));
+        let remedy = "set auth.audience to what tokens for this service say in \"aud\"";
+        return Err(item.refused(why, remedy).related_to(&["auth.audience"]));
     }
     Ok(Some(path))
 }

@@ -1,10 +1,10 @@
-//! What is configured, as it may be shown to anybody.
+//! The configuration as it may be shown to anybody.
 
 use super::keys::{KEYS, Kind};
 use super::layers::{self, Sources};
 use super::read::show;
 use super::urls::without_password;
-use super::{Config, ConfigError, Origin};
+use super::{Config, ConfigError, ConfigErrors, Origin};
 
 /// A setting as it may be shown.
 #[derive(Debug, Clone)]
@@ -15,6 +15,22 @@ pub struct Described {
     pub value: Shown,
     /// Where the value came from.
     pub origin: Origin,
+}
+
+/// Every setting, and every error.
+#[derive(Debug)]
+pub struct Description {
+    /// The settings, in the order of the documentation; refused values too.
+    pub settings: Vec<Described>,
+    /// The errors that [`Config::load`] reports, if there are any.
+    pub errors: Option<ConfigErrors>,
+}
+
+impl Description {
+    /// The error of this key's value, if it is refused.
+    pub fn error_of(&self, key: &str) -> Option<&ConfigError> {
+        self.errors.as_ref()?.iter().find(|error| error.key() == Some(key))
+    }
 }
 
 /// A value as it may be shown.
@@ -36,9 +52,9 @@ pub enum Shown {
 }
 
 impl Config {
-    /// Every setting in the order of the documentation, with where its value came from. The values are not checked.
-    pub fn describe(sources: &Sources) -> Result<Vec<Described>, ConfigError> {
-        let settings = layers::merge(sources)?;
+    /// Every setting with the origin of its value, and the errors of all of them.
+    pub fn describe(sources: &Sources) -> Description {
+        let (settings, _) = layers::merge(sources);
         let described = KEYS.iter().map(|key| match settings.get(key.path) {
             None => {
                 let value = if key.kind == Kind::Secret { Shown::Made } else { Shown::Unset };
@@ -56,7 +72,7 @@ impl Config {
                 Described { key: key.path, value, origin: setting.origin.clone() }
             }
         });
-        Ok(described.collect())
+        Description { settings: described.collect(), errors: Config::load(sources).err() }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::keys;
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -27,6 +29,26 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Every error of a configuration; there is at least one.
+#[derive(Debug)]
+pub struct ConfigErrors(pub(super) Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// The errors: those of files, variables and flags before those of values.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors: Vec<String> = self.iter().map(ConfigError::to_string).collect();
+        f.write_str(&errors.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -39,6 +61,16 @@ pub enum ConfigError {
         origin: Origin,
         /// The known key that looks most like it, if one does.
         nearest: Option<String>,
+    },
+    /// A section that has no keys.
+    #[error("unknown section {section} in {origin}")]
+    UnknownSection {
+        /// The section, as it was written.
+        section: String,
+        /// Where.
+        origin: Origin,
+        /// The section with the most similar name, if one is similar.
+        nearest: Option<&'static str>,
     },
     /// A value where a section belongs.
     #[error("{key} in {origin} is a section, not a value")]
@@ -72,23 +104,72 @@ pub enum ConfigError {
         /// Where its value came from.
         origin: Origin,
         /// The value, as far as it may be shown.
-        found: String,
+        found: Box<str>,
         /// Why that is no good.
-        why: String,
+        why: Box<str>,
         /// What to do.
-        remedy: String,
+        remedy: Box<str>,
+        /// Keys whose values are correct by themselves but do not fit this one.
+        related: &'static [&'static str],
     },
 }
 
 impl ConfigError {
+    /// The key whose value is refused.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            ConfigError::Refused { key, .. } => Some(key),
+            ConfigError::UnknownKey { .. }
+            | ConfigError::UnknownSection { .. }
+            | ConfigError::NotASection { .. }
+            | ConfigError::Unreadable { .. }
+            | ConfigError::Syntax { .. } => None,
+        }
+    }
+
+    /// The same error; its value only does not fit the values of these keys.
+    pub(super) fn related_to(mut self, others: &'static [&'static str]) -> ConfigError {
+        if let ConfigError::Refused { related, .. } = &mut self {
+            *related = others;
+        }
+        self
+    }
+
+    /// The key and those related to it: one of them causes the error.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'static str> {
+        let related: &[_] = if let ConfigError::Refused { related, .. } = self { related } else { &[] };
+        self.key().into_iter().chain(related.iter().copied())
+    }
+
+    /// Whether it may only be here because of an earlier error: two values do not fit, and one of them is not the one that
+    /// was meant.
+    pub(super) fn follows_from(&self, earlier: &[ConfigError]) -> bool {
+        self.keys().count() > 1 && self.keys().any(|key| earlier.iter().any(|error| error.concerns(key)))
+    }
+
+    /// Whether the value of this key is not what its author meant.
+    fn concerns(&self, path: &str) -> bool {
+        let in_section = |section: &str| path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+        match self {
+            ConfigError::Refused { key, .. } => *key == path,
+            ConfigError::UnknownKey { nearest, .. } => nearest.as_deref().is_some_and(|nearest| {
+                nearest == path || keys::key(path).is_some_and(|key| nearest == key.variable())
+            }),
+            ConfigError::UnknownSection { nearest, .. } => nearest.is_some_and(in_section),
+            ConfigError::NotASection { key, .. } => in_section(key),
+            ConfigError::Unreadable { .. } | ConfigError::Syntax { .. } => true,
+        }
+    }
+
     /// Why it is refused.
     pub fn why(&self) -> String {
         match self {
             ConfigError::UnknownKey { .. } => "a mistyped key would be ignored in silence".to_owned(),
+            ConfigError::UnknownSection { .. } => "all keys in it would be ignored in silence".to_owned(),
             ConfigError::NotASection { .. } => "it holds keys of its own".to_owned(),
             ConfigError::Unreadable { .. } => "it was asked for, so nothing is started without it".to_owned(),
             ConfigError::Syntax { .. } => "nothing in it can be relied on".to_owned(),
-            ConfigError::Refused { why, .. } => why.clone(),
+            ConfigError::Refused { why, .. } => why.to_string(),
         }
     }
 
@@ -101,12 +182,18 @@ impl ConfigError {
             ConfigError::UnknownKey { nearest: None, .. } => {
                 "remove it; `handover config show` lists every key".to_owned()
             }
+            ConfigError::UnknownSection { nearest: Some(nearest), .. } => {
+                format!("did you mean [{nearest}]? otherwise remove it")
+            }
+            ConfigError::UnknownSection { nearest: None, .. } => {
+                "remove it; `handover config show` lists every key".to_owned()
+            }
             ConfigError::NotASection { key, .. } => format!("write [{key}] and its keys below"),
             ConfigError::Unreadable { .. } => {
                 "correct the path or the permissions, or leave --config out".to_owned()
             }
             ConfigError::Syntax { .. } => "correct the line; text needs quotes: \"5s\"".to_owned(),
-            ConfigError::Refused { remedy, .. } => remedy.clone(),
+            ConfigError::Refused { remedy, .. } => remedy.to_string(),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Where the API listens, and what it takes on.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use handover_http::WebOrigin;
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
+use super::{HOUR, SECOND};
 
 /// More at a time only wait for each other.
 const MAX_CONCURRENT: u32 = 100_000;
@@ -19,6 +21,8 @@ pub struct HttpConfig {
     pub cors_origins: Vec<WebOrigin>,
     /// `http.concurrent-requests`.
     pub concurrent_requests: u32,
+    /// `http.idle-timeout`.
+    pub idle_timeout: Duration,
 }
 
 /// `http.listen`.
@@ -29,15 +33,19 @@ pub(super) fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
 /// `http.*` but `http.listen`, which is this.
 pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig, ConfigError> {
     let why = "with none at a time nobody is served, and with too many all of them wait";
+    let idle_why =
+        "too short breaks requests that a proxy sends meanwhile, too long keeps connections that nobody uses";
     let ops = reader.find("http.ops-listen");
     let ops_listen = ops.as_ref().map(address).transpose()?;
     if let Some(item) = ops.filter(|_| listen.port() != 0 && ops_listen == Some(listen)) {
-        return Err(item.refused("it is http.listen as well", "set another port, or leave it out"));
+        let error = item.refused("it is http.listen as well", "set another port, or leave it out");
+        return Err(error.related_to(&["http.listen"]));
     }
     Ok(HttpConfig {
         ops_listen,
         cors_origins: origins(reader)?,
         concurrent_requests: reader.count("http.concurrent-requests", 1..=MAX_CONCURRENT, why)?,
+        idle_timeout: reader.duration("http.idle-timeout", SECOND..=HOUR, idle_why)?,
     })
 }
 

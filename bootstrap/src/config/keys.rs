@@ -68,6 +68,7 @@ pub(super) const KEYS: &[Key] = &[
     optional("http.ops-listen"),
     value("http.cors-origins", "[]"),
     value("http.concurrent-requests", "512"),
+    value("http.idle-timeout", "75s"),
     value("http.trusted-proxies", "[]"),
     text("http.forwarded-header", "x-forwarded-for"),
     text("rate-limit.store", "local"),
@@ -135,6 +136,14 @@ pub(super) fn key(path: &str) -> Option<&'static Key> {
 /// Whether some key lies below that path.
 pub(super) fn is_section(path: &str) -> bool {
     KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The section whose name is most similar to this one, if one is similar.
+pub(super) fn nearest_section(unknown: &str) -> Option<&'static str> {
+    let sections = KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(end, _)| &key.path[..end]));
+    let alike = |known: &str| strsim::normalized_damerau_levenshtein(known, unknown);
+    let known = sections.map(|section| (alike(section), section)).filter(|(likeness, _)| *likeness >= ALIKE);
+    known.max_by(|(one, _), (two, _)| one.total_cmp(two)).map(|(_, section)| section)
 }
 
 /// How alike two keys have to be for one to be taken for the other: all of them, and their names without the section.

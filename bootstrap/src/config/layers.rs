@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
-use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest, path_of};
+use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest, nearest_section, path_of};
 use super::urls::{shown, tells_password};
 use super::value::read_value;
 
@@ -63,42 +63,57 @@ pub(super) struct Setting {
 /// What holds for each key.
 pub(super) type Settings = BTreeMap<&'static str, Setting>;
 
-/// Lays the layers over one another.
-pub(super) fn merge(sources: &Sources) -> Result<Settings, ConfigError> {
-    let mut settings = Settings::new();
-    for key in KEYS {
-        if let Some(default) = key.default {
-            settings.insert(key.path, Setting { value: read(key, default), origin: Origin::Default });
-        }
-    }
+/// Lays the layers over one another. What cannot be used is left out, and is among the errors.
+pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
+    let mut settings: Settings = KEYS.iter().filter_map(|key| Some((key.path, built_in(key)?))).collect();
+    let mut errors = Vec::new();
     match &sources.file {
-        Some(path) => add_file(path, &mut settings)?,
-        None if Path::new(DEFAULT_FILE).exists() => add_file(Path::new(DEFAULT_FILE), &mut settings)?,
+        Some(path) => add_file(path, &mut settings, &mut errors),
+        None if Path::new(DEFAULT_FILE).exists() => {
+            add_file(Path::new(DEFAULT_FILE), &mut settings, &mut errors);
+        }
         None => {}
     }
     for (name, text) in &sources.variables {
-        add_variable(name, text, &mut settings)?;
+        add_variable(name, text, &mut settings, &mut errors);
     }
     for (flag, path, text) in &sources.flags {
         if let Some(key) = key(path) {
             if key.kind == Kind::Url && tells_password(text) {
-                return Err(ConfigError::Refused {
+                errors.push(ConfigError::Refused {
                     key: key.path,
                     origin: Origin::Flag(flag),
-                    found: shown(text),
+                    found: shown(text).into(),
                     why: "its password can be read by everybody on this machine: processes are listed with their flags"
-                        .to_owned(),
+                        .into(),
                     remedy: format!(
                         "leave the flag out, set {} or {} in {DEFAULT_FILE}, and choose another password if you are not alone here",
                         key.variable(),
                         key.path
-                    ),
+                    ).into(),
+                    related: &[],
                 });
+                continue;
             }
             settings.insert(key.path, Setting { value: read(key, text), origin: Origin::Flag(flag) });
         }
     }
-    Ok(settings)
+    (settings, errors)
+}
+
+/// Gives the first of these keys that is set its built-in default. `false`: none is set.
+pub(super) fn reset(mut keys: impl Iterator<Item = &'static str>, settings: &mut Settings) -> bool {
+    let is_set = |path: &&str| settings.get(path).is_some_and(|setting| setting.origin != Origin::Default);
+    let Some(path) = keys.find(is_set) else { return false };
+    match key(path).and_then(built_in) {
+        Some(default) => settings.insert(path, default),
+        None => settings.remove(path),
+    };
+    true
+}
+
+fn built_in(key: &Key) -> Option<Setting> {
+    Some(Setting { value: read(key, key.default?), origin: Origin::Default })
 }
 
 fn read(key: &Key, text: &str) -> Value {
@@ -108,17 +123,23 @@ fn read(key: &Key, text: &str) -> Value {
     }
 }
 
-fn add_file(path: &Path, settings: &mut Settings) -> Result<(), ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
-    let content: Table = text.parse().map_err(|cause: toml::de::Error| {
+fn add_file(path: &Path, settings: &mut Settings, errors: &mut Vec<ConfigError>) {
+    let read = std::fs::read_to_string(path)
+        .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause });
+    match read.and_then(|text| parsed(&text, path)) {
+        Ok(content) => add_section("", content, &Origin::File(path.to_owned()), settings, errors),
+        Err(error) => errors.push(error),
+    }
+}
+
+fn parsed(text: &str, path: &Path) -> Result<Table, ConfigError> {
+    text.parse().map_err(|cause: toml::de::Error| {
         // Not the line itself: it may hold a secret.
         let before = cause.span().and_then(|at| text.get(..at.start)).unwrap_or_default();
         let cause =
             format!("line {}: {}", before.matches('\n').count() + 1, cause.message().replace('\n', ", "));
         ConfigError::Syntax { path: path.to_owned(), cause }
-    })?;
-    add_section("", content, &Origin::File(path.to_owned()), settings)
+    })
 }
 
 fn add_section(
@@ -126,32 +147,39 @@ fn add_section(
     content: Table,
     origin: &Origin,
     settings: &mut Settings,
-) -> Result<(), ConfigError> {
+    errors: &mut Vec<ConfigError>,
+) {
     for (name, value) in content {
         let path = if section.is_empty() { name } else { format!("{section}.{name}") };
         if let Some(key) = key(&path) {
             settings.insert(key.path, Setting { value, origin: origin.clone() });
-        } else if !is_section(&path) {
-            let nearest = nearest(&path).map(|key| key.path.to_owned());
-            return Err(ConfigError::UnknownKey { key: path, origin: origin.clone(), nearest });
-        } else if let Value::Table(inner) = value {
-            add_section(&path, inner, origin, settings)?;
+            continue;
+        }
+        let (is_section, origin) = (is_section(&path), origin.clone());
+        if let Value::Table(inner) = value {
+            if is_section {
+                add_section(&path, inner, &origin, settings, errors);
+            } else {
+                let nearest = nearest_section(&path);
+                errors.push(ConfigError::UnknownSection { section: path, origin, nearest });
+            }
+        } else if is_section {
+            errors.push(ConfigError::NotASection { key: path, origin });
         } else {
-            return Err(ConfigError::NotASection { key: path, origin: origin.clone() });
+            let nearest = nearest(&path).map(|key| key.path.to_owned());
+            errors.push(ConfigError::UnknownKey { key: path, origin, nearest });
         }
     }
-    Ok(())
 }
 
-fn add_variable(name: &str, text: &str, settings: &mut Settings) -> Result<(), ConfigError> {
+fn add_variable(name: &str, text: &str, settings: &mut Settings, errors: &mut Vec<ConfigError>) {
     if !name.starts_with(PREFIX) || NO_SETTINGS.contains(&name) {
-        return Ok(());
+        return;
     }
     let origin = Origin::Variable(name.to_owned());
     let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
         let nearest = nearest(&path_of(name)).map(Key::variable);
-        return Err(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
+        return errors.push(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
     };
     settings.insert(key.path, Setting { value: read(key, text), origin });
-    Ok(())
 }

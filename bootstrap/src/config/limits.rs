@@ -47,7 +47,8 @@ pub(super) fn limits(reader: &Reader<'_>) -> Result<LimitConfig, ConfigError> {
     let size = reader.count("rate-limit.capacity", 1..=MAX_CAPACITY, size_why)?;
     let why = "an empty bucket has to be full again within a day";
     let remedy = "set a smaller one, or a greater rate-limit.per-second";
-    let bucket = bucket(size, every).ok_or_else(|| capacity.refused(why, remedy))?;
+    let bucket = bucket(size, every)
+        .ok_or_else(|| capacity.refused(why, remedy).related_to(&["rate-limit.per-second"]))?;
     Ok(LimitConfig {
         bucket,
         routes: routes(&reader.item("rate-limit.routes")?, size, pace)?,
@@ -90,7 +91,8 @@ fn routes(
             .and_then(|every| bucket(own.capacity.unwrap_or(capacity), every))
             .ok_or_else(|| {
                 let why = "such a bucket is never empty, or takes more than a day to be full again";
-                item.refused_as(&format!("wrong for {route}"), why, &range())
+                let error = item.refused_as(&format!("wrong for {route}"), why, &range());
+                error.related_to(&["rate-limit.capacity", "rate-limit.per-second"])
             })?;
         Ok((route, bucket))
     };

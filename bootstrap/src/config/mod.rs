@@ -1,7 +1,8 @@
 //! The configuration: built-in defaults < `handover.toml` < `HANDOVER_*` variables < flags, checked as a whole before
 //! anything starts.
 //!
-//! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored.
+//! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored. Every error is
+//! reported, not only the first.
 
 mod auth;
 mod describe;
@@ -33,8 +34,8 @@ use crate::telemetry;
 
 pub use auth::AuthConfig;
 pub(crate) use auth::read_keys;
-pub use describe::{Described, Shown};
-pub use error::{ConfigError, Origin};
+pub use describe::{Described, Description, Shown};
+pub use error::{ConfigError, ConfigErrors, Origin};
 pub use http::HttpConfig;
 pub use layers::Sources;
 pub use limits::LimitConfig;
@@ -122,39 +123,58 @@ pub struct Config {
 
 impl Config {
     /// Reads and checks.
-    pub fn load(sources: &Sources) -> Result<Config, ConfigError> {
-        let settings = layers::merge(sources)?;
-        let reader = Reader(&settings);
-        let relay = relay(&reader)?;
-        let database = urls::database(&reader)?;
-        let listen = http::listen(&reader)?;
+    pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
+        let (mut settings, mut errors) = layers::merge(sources);
+        loop {
+            match Config::read(&Reader(&settings)) {
+                Ok(config) if errors.is_empty() => return Ok(config),
+                Ok(_) => return Err(ConfigErrors(errors)),
+                Err(error) => {
+                    // The checks go on with the default instead of the refused value, to find the other errors.
+                    let goes_on = layers::reset(error.keys(), &mut settings);
+                    if !error.follows_from(&errors) {
+                        errors.push(error);
+                    }
+                    if !goes_on {
+                        return Err(ConfigErrors(errors));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What these settings say, or the first of them that is refused.
+    fn read(reader: &Reader<'_>) -> Result<Config, ConfigError> {
+        let relay = relay(reader)?;
+        let database = urls::database(reader)?;
+        let listen = http::listen(reader)?;
         Ok(Config {
             listen,
-            http: http::http(&reader, listen)?,
-            limits: limits::limits(&reader)?,
-            redis: redis::redis(&reader)?,
-            broker: urls::broker(&reader, &database, relay.confirm_timeout)?,
+            http: http::http(reader, listen)?,
+            limits: limits::limits(reader)?,
+            redis: redis::redis(reader)?,
+            broker: urls::broker(reader, &database, relay.confirm_timeout)?,
             database,
-            jwt_secret: auth::secret(&reader)?,
-            auth: auth::auth(&reader)?,
-            gateway: money::gateway(&reader)?,
-            gateway_secret: gateway_secret(&reader)?,
+            jwt_secret: auth::secret(reader)?,
+            auth: auth::auth(reader)?,
+            gateway: money::gateway(reader)?,
+            gateway_secret: gateway_secret(reader)?,
             rules: Rules {
-                pending_timeout: pending_timeout(&reader)?,
+                pending_timeout: pending_timeout(reader)?,
                 // The first attempt is no retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
-                points: money::points(&reader)?,
+                points: money::points(reader)?,
             },
-            requests: requests(&reader)?,
+            requests: requests(reader)?,
             settings: Settings {
                 relay,
-                consumer: consumer(&reader)?,
-                timeout: timeout(&reader)?,
-                refund: money::refund(&reader)?,
-                consistency: money::consistency(&reader)?,
+                consumer: consumer(reader)?,
+                timeout: timeout(reader)?,
+                refund: money::refund(reader)?,
+                consistency: money::consistency(reader)?,
             },
-            log: log(&reader)?,
+            log: log(reader)?,
         })
     }
 }
@@ -176,7 +196,8 @@ fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
         let remedy =
             format!("set it above idempotency.lease, which is \"{}\"", humantime::format_duration(lease));
         let why = "an answer would be forgotten before somebody who waits for it asks again";
-        return Err(reader.item("idempotency.keep")?.refused(why, &remedy));
+        let error = reader.item("idempotency.keep")?.refused(why, &remedy);
+        return Err(error.related_to(&["idempotency.lease"]));
     }
     let sweep_why = "old answers are removed by it: never, or without pause, is no sweep";
     let sweep_interval = reader.duration("idempotency.sweep-interval", SECOND..=HOUR * 24, sweep_why)?;
@@ -259,13 +280,12 @@ fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
     let lease = reader.duration("consumer.lease", MILLISECOND * 10..=HOUR, lease_why)?;
     if lease <= attempt_timeout {
         let why = "another worker would begin while the first attempt still runs";
-        return Err(reader.item("consumer.lease")?.refused(
-            why,
-            &format!(
-                "set it above consumer.attempt-timeout, which is \"{}\"",
-                humantime::format_duration(attempt_timeout)
-            ),
-        ));
+        let remedy = format!(
+            "set it above consumer.attempt-timeout, which is \"{}\"",
+            humantime::format_duration(attempt_timeout)
+        );
+        let error = reader.item("consumer.lease")?.refused(why, &remedy);
+        return Err(error.related_to(&["consumer.attempt-timeout"]));
     }
     let sweep_why = "leftovers are found by it: never, or without pause, is no sweep";
     let lost_why = "too short sends again what is only on its way, too long leaves a lost event lying";

@@ -80,7 +80,8 @@ pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError>
             humantime::format_duration(retry_base)
         );
         let why = "it is below the first pause, which would never be waited";
-        return Err(reader.item("gateway.retry-cap")?.refused(why, &remedy));
+        let error = reader.item("gateway.retry-cap")?.refused(why, &remedy);
+        return Err(error.related_to(&["gateway.retry-base"]));
     }
     Ok(RefundSettings {
         scan_interval: reader.duration("gateway.scan-interval", MILLISECOND * 10..=HOUR, scan_why)?,
@@ -116,7 +117,8 @@ pub(super) fn consistency(reader: &Reader<'_>) -> Result<ConsistencySettings, Co
             humantime::format_duration(scan_interval)
         );
         let why = "what changed between two scans would be looked at by neither";
-        return Err(reader.item("consistency.scan-window-hours")?.refused(why, &remedy));
+        let error = reader.item("consistency.scan-window-hours")?.refused(why, &remedy);
+        return Err(error.related_to(&["consistency.interval"]));
     }
     Ok(ConsistencySettings {
         lock_timeout: reader.time("asset.lock-timeout-minutes", &MINUTES, MAX_DAYS, lock_why)?,

@@ -49,9 +49,10 @@ impl<'a> Reader<'a> {
         self.find(key).ok_or_else(|| ConfigError::Refused {
             key,
             origin: Origin::Default,
-            found: "not set".to_owned(),
-            why: "it has no default".to_owned(),
-            remedy: format!("set {key}"),
+            found: "not set".into(),
+            why: "it has no default".into(),
+            remedy: format!("set {key}").into(),
+            related: &[],
         })
     }
 
@@ -140,9 +141,10 @@ impl Item<'_> {
         ConfigError::Refused {
             key: self.key,
             origin: self.setting.origin.clone(),
-            found: found.to_owned(),
-            why: why.to_owned(),
-            remedy: remedy.to_owned(),
+            found: found.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+            related: &[],
         }
     }
 

@@ -30,7 +30,8 @@ pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigEr
         (None, None, None) => Ok(None),
         (None, Some(item), _) | (None, None, Some(item)) => {
             let remedy = "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or leave it out";
-            Err(item.refused_as("set", "nothing uses it", remedy))
+            let error = item.refused_as("set", "nothing uses it", remedy);
+            Err(error.related_to(&["rate-limit.store", "idempotency.store"]))
         }
         (Some(used), None, _) => Err(without_url(reader, *used)?),
         (Some(_), Some(item), authorities) => {
@@ -48,7 +49,7 @@ fn without_url(reader: &Reader<'_>, used: Use) -> Result<ConfigError, ConfigErro
     let why = format!("{what}, and redis.url is not set");
     let remedy =
         format!("set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"{otherwise}\"");
-    Ok(reader.item(key)?.refused(&why, &remedy))
+    Ok(reader.item(key)?.refused(&why, &remedy).related_to(&["redis.url"]))
 }
 
 fn connected(

@@ -1,3 +1,4 @@
+mod errors;
 mod layers;
 mod limits;
 mod log;
@@ -19,14 +20,14 @@ use handover_domain::PointsRules;
 use handover_http::{Limits, TokenRules};
 
 use super::keys::{KEYS, Kind};
-use super::{BrokerChoice, Config, ConfigError, LogFormat, Sources};
+use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
     let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Sources { variables, ..Sources::default() }
 }
 
-fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+fn load(pairs: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     Config::load(&variables(pairs))
 }
 
@@ -37,18 +38,29 @@ fn file(content: &str) -> (tempfile::TempDir, Sources) {
     (folder, Sources { file: Some(path), ..Sources::default() })
 }
 
-fn load_file(content: &str) -> Result<Config, ConfigError> {
+fn load_file(content: &str) -> Result<Config, ConfigErrors> {
     let (_folder, sources) = file(content);
     Config::load(&sources)
 }
 
-/// What, why and what to do, as one text.
-fn complaint(result: Result<Config, ConfigError>) -> String {
-    let error = result.expect_err("it is refused");
-    for part in [error.to_string(), error.why(), error.remedy()] {
-        assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
-    }
-    format!("{error} | {} | {}", error.why(), error.remedy())
+/// What, why and what to do of each error, as one text.
+fn complaints(result: Result<Config, ConfigErrors>) -> Vec<String> {
+    let errors = result.expect_err("it is refused");
+    let text = |error: &ConfigError| {
+        for part in [error.to_string(), error.why(), error.remedy()] {
+            assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
+        }
+        format!("{error} | {} | {}", error.why(), error.remedy())
+    };
+    errors.iter().map(text).collect()
+}
+
+/// The same of the only error.
+#[track_caller]
+fn complaint(result: Result<Config, ConfigErrors>) -> String {
+    let mut texts = complaints(result);
+    assert_eq!(texts.len(), 1, "{texts:#?}");
+    texts.remove(0)
 }
 
 #[test]
@@ -67,6 +79,7 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.http.ops_listen, None);
     assert_eq!(config.http.concurrent_requests, Limits::default().concurrent_requests);
+    assert_eq!(config.http.idle_timeout, Limits::default().idle);
     assert_eq!(config.http.cors_origins, Limits::default().cors_origins);
     assert_eq!(config.auth.rules, TokenRules::default());
     assert_eq!(config.database.file(), Some(Path::new("handover.db")));
@@ -190,6 +203,7 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_HTTP__LISTEN", "http.listen", &["8080", "127.0.0.1", "127.0.0.1:70000", ""]),
         ("HANDOVER_HTTP__OPS_LISTEN", "http.ops-listen", &["8080", "127.0.0.1:8080", ""]),
         ("HANDOVER_HTTP__CONCURRENT_REQUESTS", "http.concurrent-requests", &["0", "100001", "-1", "many"]),
+        ("HANDOVER_HTTP__IDLE_TIMEOUT", "http.idle-timeout", &["0s", "999ms", "61m", "75"]),
         (
             "HANDOVER_HTTP__CORS_ORIGINS",
             "http.cors-origins",

@@ -74,7 +74,8 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
         return Ok(DatabaseChoice::Server(Box::new(server)));
     };
     if let Some(authorities) = authorities {
-        return Err(authorities.refused("a file is not reached through a network", "leave it out"));
+        let error = authorities.refused("a file is not reached through a network", "leave it out");
+        return Err(error.related_to(&["database.url"]));
     }
     let remedy = "write sqlite://handover.db (in this folder) or sqlite:///srv/handover/handover.db";
     match path {
@@ -120,7 +121,8 @@ pub(super) fn broker(
         ("database:", _) => BrokerChoice::Database,
         ("memory:", DatabaseChoice::File(_)) => BrokerChoice::Memory,
         ("memory:", DatabaseChoice::Server(_)) => {
-            return Err(item.refused("other processes on this database would never see its messages", remedy));
+            let error = item.refused("other processes on this database would never see its messages", remedy);
+            return Err(error.related_to(&["database.url"]));
         }
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => {
             return rabbit(&item, &url, queue_type, authorities, confirm_timeout);
@@ -128,7 +130,10 @@ pub(super) fn broker(
         _ => return Err(item.refused_as(&shown(&url), "it is no broker URL", remedy)),
     };
     match authorities {
-        Some(authorities) => Err(authorities.refused("broker.url names no server", "leave it out")),
+        Some(authorities) => {
+            let error = authorities.refused("broker.url names no server", "leave it out");
+            Err(error.related_to(&["broker.url"]))
+        }
         None => Ok(own),
     }
 }

@@ -56,9 +56,9 @@ impl Answer {
         self.status == 409 && self.code == "A0409"
     }
 
-    /// Whether it should be asked again: what it needs is not there yet.
+    /// Whether it should be asked again: what it needs is not there yet, or its outcome is unknown.
     pub(super) fn is_not_yet(&self) -> bool {
-        self.status == 503 && self.code == "C0001"
+        ["C0001", "C0002"].contains(&self.code.as_str())
     }
 
     /// Whether what was asked for is done already: a payment or refund without anything for the gateway to do.

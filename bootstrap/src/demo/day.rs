@@ -93,7 +93,7 @@ impl Day<'_> {
             let (queue, reason) = (text(item, "queue"), text(item, "reason"));
             progress.tell(&crate::output::visible(&format!("dead letter at {queue}: {reason}")));
         }
-        let keys: Vec<String> = items.iter().map(|item| text(item, "messageKey")).collect();
+        let keys: Vec<String> = items.iter().map(|item| text(item, "key")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         if keys.is_empty() {
             return;

@@ -17,11 +17,13 @@ use handover_application::ports::Clock;
 use handover_system::SystemClock;
 
 use crate::cli::DoctorArgs;
-use crate::config::{Config, ConfigError, Origin, Sources};
+use crate::config::{Config, Origin, Sources};
 use crate::failure::folder_remedy;
 use crate::{DatabaseLock, Failure};
 use report::Check;
 pub(crate) use report::Report;
+
+const CONFIGURATION: &str = "configuration";
 
 /// Looks at everything.
 pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
@@ -29,7 +31,9 @@ pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
     let config = match Config::load(&sources) {
         Ok(config) => config,
         // The rest would be looked at in the wrong place.
-        Err(error) => return Report::of(vec![Check::failed("configuration", &Failure::from(error))]),
+        Err(errors) => {
+            return Report::of(errors.iter().map(|error| Check::refused(CONFIGURATION, error)).collect());
+        }
     };
     let now = SystemClock.now();
     let mut checks = vec![configuration(&sources)];
@@ -52,25 +56,20 @@ pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
 }
 
 fn configuration(sources: &Sources) -> Check {
-    let read = || -> Result<String, ConfigError> {
-        let mut origins: Vec<String> = Vec::new();
-        for setting in Config::describe(sources)? {
-            let origin = match setting.origin {
-                Origin::Default => continue,
-                Origin::File(path) => path.display().to_string(),
-                Origin::Variable(name) => name,
-                Origin::Flag(flag) => flag.to_owned(),
-            };
-            if !origins.contains(&origin) {
-                origins.push(origin);
-            }
+    let mut origins: Vec<String> = Vec::new();
+    for setting in Config::describe(sources).settings {
+        let origin = match setting.origin {
+            Origin::Default => continue,
+            Origin::File(path) => path.display().to_string(),
+            Origin::Variable(name) => name,
+            Origin::Flag(flag) => flag.to_owned(),
+        };
+        if !origins.contains(&origin) {
+            origins.push(origin);
         }
-        Ok(if origins.is_empty() { "built-in defaults".to_owned() } else { origins.join(", ") })
-    };
-    match read() {
-        Ok(origins) => Check::ok("configuration", format!("every value is good; set by {origins}")),
-        Err(error) => Check::failed("configuration", &Failure::from(error)),
     }
+    let origins = if origins.is_empty() { "built-in defaults".to_owned() } else { origins.join(", ") };
+    Check::ok(CONFIGURATION, format!("every value is good; set by {origins}"))
 }
 
 /// Whether the database file, and what lies beside it, can be written.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::Output;
+use crate::config::ConfigError;
 use crate::output::{self, visible};
 use crate::{Exit, Failure};
 
@@ -24,31 +25,39 @@ pub(super) struct Check {
     why: Option<String>,
     #[serde(rename = "do")]
     remedy: Option<String>,
+    /// The exit code, if it failed.
     #[serde(skip)]
-    away: bool,
+    exit: Exit,
 }
 
 impl Check {
     /// Nothing is wrong.
     pub(super) fn ok(check: &'static str, what: String) -> Check {
-        Check { check, status: Status::Ok, what, why: None, remedy: None, away: false }
+        Check { check, status: Status::Ok, what, why: None, remedy: None, exit: Exit::Done }
     }
 
     /// Serving works, but somebody should know.
     pub(super) fn warn(check: &'static str, what: String, why: &str, remedy: &str) -> Check {
         let (why, remedy) = (Some(why.to_owned()), Some(remedy.to_owned()));
-        Check { check, status: Status::Warn, what, why, remedy, away: false }
+        Check { check, status: Status::Warn, what, why, remedy, exit: Exit::Done }
     }
 
     /// Serving does not work.
     pub(super) fn fail(check: &'static str, what: String, why: String, remedy: String) -> Check {
-        Check { check, status: Status::Fail, what, why: Some(why), remedy: Some(remedy), away: false }
+        Check { check, status: Status::Fail, what, why: Some(why), remedy: Some(remedy), exit: Exit::Failed }
     }
 
     /// What `serve` would give up with.
     pub(super) fn failed(check: &'static str, failure: &Failure) -> Check {
-        let away = failure.exit() == Exit::Away;
-        Check { away, ..Check::fail(check, failure.to_string(), failure.why(), failure.remedy()) }
+        Check {
+            exit: failure.exit(),
+            ..Check::fail(check, failure.to_string(), failure.why(), failure.remedy())
+        }
+    }
+
+    /// An error of the configuration.
+    pub(super) fn refused(check: &'static str, error: &ConfigError) -> Check {
+        Check { exit: Exit::Usage, ..Check::fail(check, error.to_string(), error.why(), error.remedy()) }
     }
 
     /// The same; if it failed, it says where.
@@ -71,14 +80,12 @@ impl Report {
         Report { checks }
     }
 
-    /// 0 nothing fails, 3 dependencies are away and nothing else fails, 1 otherwise.
+    /// 0 nothing fails, 2 the configuration is wrong and nothing else fails, 3 dependencies are away and nothing else fails,
+    /// 1 otherwise.
     pub(crate) fn exit(&self) -> Exit {
-        let failed = || self.checks.iter().filter(|check| check.status == Status::Fail);
-        match (failed().count(), failed().all(|check| check.away)) {
-            (0, _) => Exit::Done,
-            (_, true) => Exit::Away,
-            (_, false) => Exit::Failed,
-        }
+        let mut exits = self.checks.iter().map(|check| check.exit).filter(|exit| *exit != Exit::Done);
+        let Some(first) = exits.next() else { return Exit::Done };
+        if exits.all(|exit| exit == first) { first } else { Exit::Failed }
     }
 
     /// For a person or a program.
@@ -126,12 +133,13 @@ mod tests {
     use crate::config::DatabaseChoice;
 
     #[test]
-    fn only_what_is_away_alone_exits_with_3() {
+    fn failures_of_one_kind_exit_with_its_code() {
         let away = || {
             let cause = StoreError::Unavailable("no answer".into());
             Check::failed("database", &Failure::database(&DatabaseChoice::File("shop.db".into()))(cause))
         };
         let broken = || Check::fail("port", "taken".to_owned(), String::new(), String::new());
+        let misnamed = || Check::failed("broker", &Failure::BrokerUnseen);
         let fine = || Check::ok("clock", String::new());
         let odd = || Check::warn("schema", String::new(), "", "");
         for (checks, exit) in [
@@ -139,6 +147,8 @@ mod tests {
             (vec![fine(), away()], Exit::Away),
             (vec![away(), broken(), odd()], Exit::Failed),
             (vec![broken()], Exit::Failed),
+            (vec![misnamed(), fine(), misnamed()], Exit::Usage),
+            (vec![misnamed(), away()], Exit::Failed),
         ] {
             assert_eq!(Report::of(checks).exit(), exit);
         }

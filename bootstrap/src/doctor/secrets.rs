@@ -48,8 +48,7 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
 
 /// The configuration file, if it holds a secret that others can read.
 fn exposed_file(sources: &Sources) -> Option<String> {
-    let settings = Config::describe(sources).ok()?;
-    settings.into_iter().find_map(|setting| match (setting.value, setting.origin) {
+    Config::describe(sources).settings.into_iter().find_map(|setting| match (setting.value, setting.origin) {
         (Shown::Hidden, Origin::File(path)) if others_can_read(&path) => Some(path.display().to_string()),
         (Shown::Hidden | Shown::Made | Shown::Unset | Shown::Value { .. }, _) => None,
     })

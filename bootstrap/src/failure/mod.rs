@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_application::ports::{BrokerError, StoreError};
-use handover_sql::SchemaError;
+use handover_sql::{SchemaError, access_refusal};
 use handover_system::NoEntropy;
 
-use crate::config::{ConfigError, DatabaseChoice};
+use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 
 pub(crate) use words::folder_remedy;
 
@@ -21,7 +21,7 @@ pub(crate) use words::folder_remedy;
 pub enum Failure {
     /// The configuration is refused.
     #[error("{0}")]
-    Config(Box<ConfigError>),
+    Config(ConfigErrors),
     /// A secret that is ours alone protects nothing from strangers.
     #[error("{key} is not set, and {listen} can be reached from other machines")]
     SecretNeeded {
@@ -112,6 +112,14 @@ pub enum Failure {
         database: DatabaseChoice,
         /// What is wrong.
         cause: StoreError,
+    },
+    /// The server answers, and refuses this user or database.
+    #[error("the database {database} refuses access: {said}")]
+    AccessRefused {
+        /// The database.
+        database: DatabaseChoice,
+        /// What the server said.
+        said: String,
     },
     /// There is nothing to look at.
     #[error("there is no database {}", database.display())]
@@ -235,9 +243,9 @@ pub enum Failure {
     },
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::Config(Box::new(error))
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Failure {
+        Failure::Config(errors)
     }
 }
 
@@ -265,7 +273,10 @@ impl Failure {
     /// A failure of this database.
     pub(crate) fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
-        move |cause| Failure::Database { database, cause }
+        move |cause| match access_refusal(&cause) {
+            Some(said) => Failure::AccessRefused { database, said },
+            None => Failure::Database { database, cause },
+        }
     }
 
     /// Why the schema of this database cannot be used.
@@ -274,7 +285,7 @@ impl Failure {
         move |error| match error {
             SchemaError::Unreleased => Failure::SchemaUnreleased { database },
             SchemaError::ForeignTable(table) => Failure::SchemaForeign { database, table },
-            SchemaError::Store(cause) => Failure::Database { database, cause },
+            SchemaError::Store(cause) => Failure::database(&database)(cause),
         }
     }
 
@@ -288,6 +299,9 @@ impl Failure {
             | Failure::GatewayNeeded { .. }
             | Failure::SecretShared { .. }
             | Failure::SecretRefused { .. }
+            | Failure::AccessRefused { .. }
+            // No such user, password or vhost, or a queue that was declared with other settings.
+            | Failure::Broker(BrokerError::Refused { .. })
             | Failure::BrokerUnseen
             | Failure::Usage { .. } => Exit::Usage,
             Failure::Database { cause, .. } if cause.is_outage() => Exit::Away,
@@ -310,7 +324,7 @@ impl Failure {
             | Failure::NotDiscarded { .. }
             | Failure::Refused(_)
             | Failure::Gateway(_)
-            | Failure::Broker(_)
+            | Failure::Broker(BrokerError::Closed { .. })
             | Failure::Listen { .. }
             | Failure::Http(_)
             | Failure::System { .. }
@@ -320,6 +334,11 @@ impl Failure {
 
     /// All of it, for a person.
     pub fn explain(&self) -> impl Display {
-        format!("error: {self}\n  why: {}\n  do:  {}", self.why(), self.remedy())
+        let said = |what: &dyn Display, why, remedy| format!("error: {what}\n  why: {why}\n  do:  {remedy}");
+        if let Failure::Config(errors) = self {
+            let of = |error: &ConfigError| said(error, error.why(), error.remedy());
+            return errors.iter().map(of).collect::<Vec<_>>().join("\n");
+        }
+        said(self, self.why(), self.remedy())
     }
 }

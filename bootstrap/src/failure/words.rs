@@ -6,13 +6,13 @@ use std::path::Path;
 use handover_application::ports::{BrokerError, StoreError};
 
 use super::Failure;
-use crate::config::DatabaseChoice;
+use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 
 impl Failure {
     /// Why it matters.
     pub(crate) fn why(&self) -> String {
         let words = match self {
-            Failure::Config(error) => return error.why(),
+            Failure::Config(errors) => return joined(errors, ConfigError::why),
             Failure::SecretNeeded { .. } => {
                 "a secret made at the first start is for trying out on one machine; a deployment sets its own"
             }
@@ -34,6 +34,9 @@ impl Failure {
             Failure::LockFile { .. } => "it keeps a second process away from the database",
             Failure::InUse { .. } => "a SQLite database is served by one process at a time",
             Failure::Database { .. } => "every order and event is kept in it",
+            Failure::AccessRefused { .. } => {
+                "the server answers, and knows no such user, password or database, or gave this user no rights on it"
+            }
             Failure::NoDatabase { .. } => "nothing was served from there yet, or it lies in another folder",
             Failure::SchemaNewer { .. } => {
                 "a newer handover was here; this one would misread what that one wrote, so it touches nothing"
@@ -77,7 +80,7 @@ impl Failure {
     /// What to do.
     pub(crate) fn remedy(&self) -> String {
         let words = match self {
-            Failure::Config(error) => return error.remedy(),
+            Failure::Config(errors) => return joined(errors, ConfigError::remedy),
             Failure::SecretNeeded { key, .. } => return format!("set {key}, or listen on 127.0.0.1"),
             Failure::SecretWeak { key, .. } => {
                 return format!(
@@ -115,8 +118,10 @@ impl Failure {
             Failure::LockFile { path, cause } => return folder_remedy(path, cause),
             Failure::InUse { .. } => "stop the other process, or name another file with --database",
             Failure::Database { database: DatabaseChoice::Server(_), cause } if cause.is_outage() => {
-                "see that the server runs, that host, port, user and password of database.url are right, and that the \
-                 user may use that database"
+                "see that the server runs, and that host and port of database.url are right"
+            }
+            Failure::AccessRefused { .. } => {
+                "correct user, password and database in database.url, or create the database and grant the user its rights"
             }
             Failure::Database { database: DatabaseChoice::Server(_), .. } => {
                 "see that this user may read and write the tables of handover there, and that nobody else changed them"
@@ -166,7 +171,9 @@ impl Failure {
                 "create a database for handover (on PostgreSQL a schema is enough), name it in database.url and run \
                  `handover migrate`"
             }
-            Failure::Broker(BrokerError::Refused { .. }) => "do what it says, or correct broker.url",
+            Failure::Broker(BrokerError::Refused { .. }) => {
+                "do what it says, or correct user, password and vhost in broker.url"
+            }
             Failure::Broker(_) => "see that the broker runs and that broker.url is right",
             Failure::BrokerUnseen => {
                 "ask that process with an operator's token: GET /api/v1/ops/queues, POST /api/v1/ops/dead-letters/replay"
@@ -190,6 +197,10 @@ impl Failure {
         };
         words.to_owned()
     }
+}
+
+fn joined(errors: &ConfigErrors, part: impl Fn(&ConfigError) -> String) -> String {
+    errors.iter().map(part).collect::<Vec<_>>().join("; ")
 }
 
 /// What to do about a file that cannot be made in its folder.

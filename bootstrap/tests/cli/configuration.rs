@@ -40,13 +40,45 @@ fn as_json_values_keep_their_types_and_secrets_stay_hidden() {
     let item = |key: &str| items.iter().find(|item| item["key"] == key).unwrap_or(&Value::Null).clone();
     assert_eq!(
         item("outbox.batch"),
-        json!({"key": "outbox.batch", "value": 50, "hidden": false, "from": "file", "name": "handover.toml"})
+        json!({
+            "key": "outbox.batch", "value": 50, "hidden": false, "from": "file", "name": "handover.toml",
+            "error": null,
+        })
     );
     assert_eq!(item("outbox.retry")["value"]["delays"], json!(["5s", "30s", "2m"]));
     assert_eq!(item("log.level")["from"], "default");
     let secret = item("auth.jwt-secret");
     assert_eq!((&secret["value"], &secret["hidden"]), (&Value::Null, &json!(true)));
     assert!(!answer.stdout.contains(SECRET));
+}
+
+#[test]
+fn a_refused_configuration_is_shown_with_its_errors_marked() {
+    let world = world().set("HANDOVER_HTTP__LISTEN", "8080");
+    world.write("handover.toml", "[outbox]\nbatch = 0\nbacth = 5\n");
+    let ran = world.run("config show");
+    let line = |key: &str| {
+        let line = ran.stdout.lines().find(|line| line.starts_with(&format!("{key} ")));
+        line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(line("key"), "key value from error");
+    assert_eq!(line("outbox.batch"), "outbox.batch 0 handover.toml refused");
+    assert_eq!(line("http.listen"), "http.listen \"8080\" HANDOVER_HTTP__LISTEN refused");
+    assert_eq!(line("consumer.prefetch"), "consumer.prefetch 7 HANDOVER_CONSUMER__PREFETCH");
+    for part in ["unknown key outbox.bacth", "outbox.batch in the file", "http.listen in the environment"] {
+        assert!(ran.stderr.contains(&format!("error: {part}")), "{}", ran.stderr);
+    }
+    let ran = world.run("config show --output json");
+    let shown = ran.json();
+    assert_eq!((ran.code, shown["errors"].as_array().map(Vec::len)), (Some(2), Some(3)));
+    let batch = shown["items"].as_array().unwrap().iter().find(|item| item["key"] == "outbox.batch").unwrap();
+    assert!(batch["error"]["do"].as_str().unwrap().contains("set a whole number from 1 to 10000"), "{batch}");
+    // Of a file that cannot be read nothing is shown, and everything else is.
+    world.write("handover.toml", "[outbox\n");
+    let ran = world.run("config show");
+    assert!(ran.code == Some(2) && ran.stdout.contains("HANDOVER_CONSUMER__PREFETCH"), "{ran:?}");
+    assert!(ran.stderr.contains("handover.toml is not valid TOML: line 1"), "{ran:?}");
 }
 
 #[test]
@@ -94,5 +126,7 @@ fn help_names_every_command_the_variables_and_the_exit_codes() {
     }
     assert!(world.run("outbox list --help").done().contains("handover outbox list --status failed"));
     let fields = world.run("doctor --help");
-    assert!(fields.done().contains("Exit codes: 0 nothing fails, 1 something does, 3 a dependency is away"));
+    assert!(
+        fields.done().contains("Exit codes: 0 nothing fails, 1 something does, 2 the configuration is wrong")
+    );
 }

@@ -88,7 +88,7 @@ fn a_newer_schema_fails_and_an_older_one_is_only_to_be_looked_at() {
 #[test]
 fn a_wrong_configuration_fails_alone() {
     let ran = World::new().set("HANDOVER_CONSUMER__PREFETCH", "0").run(DOCTOR);
-    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.code, Some(2));
     says(&ran, "configuration", "fail", "consumer.prefetch in the environment variable");
     says(&ran, "configuration", "fail", "set a whole number from 1 to 65535");
     assert_eq!(ran.json()["checks"].as_array().unwrap().len(), 1);
@@ -135,7 +135,7 @@ fn a_port_taken_by_a_stranger_or_for_another_database_fails() {
 fn secrets_are_judged_by_where_the_api_listens_what_they_are_and_who_can_read_them() {
     use std::os::unix::fs::PermissionsExt;
     let ran = World::new().run("doctor --output json --listen 0.0.0.0:0");
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
     says(&ran, "secrets", "fail", "set auth.jwt-secret, or listen on 127.0.0.1");
 
     let placeholder = World::new().set("HANDOVER_AUTH__JWT_SECRET", &"changeme".repeat(4));

@@ -199,7 +199,7 @@ async fn dead_letters_are_listed_newest_first_and_move_no_cursor() {
     assert_eq!(answer["nextCursor"], Value::Null);
     let items = answer["items"].as_array().unwrap();
     assert_eq!(items.len(), 2);
-    assert_eq!((&items[1]["messageKey"], &items[1]["body"]), (&json!("e-1"), &json!({"eventId": "e-1"})));
+    assert_eq!((&items[1]["key"], &items[1]["body"]), (&json!("e-1"), &json!({"eventId": "e-1"})));
     assert_eq!((&items[0]["eventType"], &items[0]["body"]), (&Value::Null, &json!("not JSON")));
     assert_eq!(items[0]["reason"], "\u{1b}[2Jnot an object\nat all");
     let table = world.run("dlq list");

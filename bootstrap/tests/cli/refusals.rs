@@ -34,13 +34,34 @@ fn a_timeout_of_nothing_is_refused_wherever_it_is_set() {
         "why: without time to pay every order would be cancelled",
         "do:  set minutes from 0.00002 (a millisecond) to 43200 (30 days)",
     ];
-    for command in [SERVE, "migrate", "config show"] {
+    for command in [SERVE, "migrate"] {
         world.run(command).refused(2, &parts);
     }
     let world = World::new();
     world.write("handover.toml", "[order.timeout]\npending-minutes = 0\n");
     world.run(SERVE).refused(2, &["order.timeout.pending-minutes in the file handover.toml is 0"]);
     assert_eq!(world.files(), ["handover.toml"], "nothing is made before the configuration is good");
+}
+
+#[test]
+fn every_wrong_key_and_value_is_named_at_once() {
+    let world = World::new().set("HANDOVER_LOG__LEVEL", "inof").set("HANDOVER_OUTBOX__BATCH", "many");
+    world.write("handover.toml", "[databse]\nurl = \"sqlite://shop.db\"\n[consumer]\nprefech = 5\n");
+    let ran = world.run(SERVE);
+    ran.refused(
+        2,
+        &[
+            "error: unknown section databse in the file handover.toml",
+            "do:  did you mean [database]?",
+            "error: unknown key consumer.prefech in",
+            "error: log.level in the environment variable HANDOVER_LOG__LEVEL is \"inof\"",
+            "do:  write error, warn, info, debug or trace",
+            "error: outbox.batch in the environment variable HANDOVER_OUTBOX__BATCH is \"many\"",
+        ],
+    );
+    assert_eq!(ran.stderr.matches("error: ").count(), 4, "{}", ran.stderr);
+    let checks = world.run("doctor --output json").json()["checks"].as_array().unwrap().len();
+    assert_eq!(checks, 4);
 }
 
 #[test]

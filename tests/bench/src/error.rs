@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use handover::config::ConfigError;
+use handover::config::ConfigErrors;
 use handover::{Exit, Failure};
 
 use crate::baseline::BaselineError;
@@ -18,9 +18,9 @@ pub enum BenchError {
     Measurement(String),
 }
 
-impl From<ConfigError> for BenchError {
-    fn from(error: ConfigError) -> BenchError {
-        BenchError::Handover(error.into())
+impl From<ConfigErrors> for BenchError {
+    fn from(errors: ConfigErrors) -> BenchError {
+        BenchError::Handover(errors.into())
     }
 }
 

@@ -18,7 +18,7 @@ pub struct RawValues {
 impl RawValues {
     /// Reads the values from sources that [`Config::load`] accepted.
     pub fn read(sources: &Sources) -> Result<RawValues, BenchError> {
-        let settings = Config::describe(sources)?;
+        let settings = Config::describe(sources).settings;
         let database_url = setting(&settings, "database.url")?;
         let broker_url = setting(&settings, "broker.url")?;
         let connections = shown(setting(&settings, "database.connections")?).and_then(|json| json.as_u64());

@@ -75,8 +75,8 @@ pub(crate) fn config() -> Vec<Vec<u8>> {
 
 /// A file of each key with its default; also read as a variable.
 fn defaults() -> Vec<Vec<u8>> {
-    let described = Config::describe(&Sources::default()).unwrap();
-    let lines = described.into_iter().map(|setting| match setting.value {
+    let described = Config::describe(&Sources::default());
+    let lines = described.settings.into_iter().map(|setting| match setting.value {
         Shown::Value { text, .. } => format!("{} = {text}\n", setting.key),
         Shown::Hidden | Shown::Made | Shown::Unset => format!("{} = \"\"\n", setting.key),
     });

@@ -98,8 +98,8 @@ fn variable(key: &str) -> String {
 
 fn taken_or_explained(sources: &Sources) {
     match Config::load(sources) {
-        Ok(_) => drop(Config::describe(sources).unwrap()),
-        Err(error) => explained(&error),
+        Ok(_) => assert!(Config::describe(sources).errors.is_none()),
+        Err(errors) => errors.iter().for_each(explained),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) const NO_MONEY: [(&str, &str); 13] = [
 ];
 
 /// Bodies that hold no JSON object, by name.
-pub(crate) const NO_OBJECT: [(&str, &str); 15] = [
+pub(crate) const NO_OBJECT: [(&str, &str); 14] = [
     ("blank", "  "),
     ("null", "null"),
     ("a list", r#"[{"title":"a","price":1}]"#),
@@ -61,7 +61,6 @@ pub(crate) const NO_OBJECT: [(&str, &str); 15] = [
     ("with single quotes", "{'title':'a','price':1}"),
     ("with a number that begins with zero", r#"{"title":"a","price":01}"#),
     ("with NaN", r#"{"title":"a","price":NaN}"#),
-    ("with half a surrogate pair", r#"{"title":"\ud800","price":1}"#),
     ("with a bare control character", "{\"title\":\"a\u{1}\",\"price\":1}"),
     ("after a byte order mark", "\u{feff}{\"title\":\"a\",\"price\":1}"),
 ];

@@ -28,12 +28,18 @@ pub(crate) fn cases(market: &Market) -> Vec<Case> {
 fn body_of(path: &str, fields: &str) -> String {
     let event = if path == REDRIVE { FAILED_EVENT } else { DEAD_EVENT };
     let reason = if path == DISCARD && !fields.contains("\"reason\"") { r#","reason":"a test""# } else { "" };
-    let ids = if fields.contains("\"eventIds\"") || fields.contains("\"filter\"") {
+    let named = names_of(path);
+    let ids = if fields.contains(&format!("\"{named}\"")) || fields.contains("\"filter\"") {
         String::new()
     } else {
-        format!(r#""eventIds":["{event}"],"#)
+        format!(r#""{named}":["{event}"],"#)
     };
     format!("{{{ids}{fields}{reason}}}")
+}
+
+/// The field that names what is asked for: events have ids, dead letters keys.
+fn names_of(path: &str) -> &'static str {
+    if path == REDRIVE { "eventIds" } else { "keys" }
 }
 
 fn asked(path: &str, name: &str, fields: &str) -> Case {
@@ -41,7 +47,7 @@ fn asked(path: &str, name: &str, fields: &str) -> Case {
     post(&format!("{action}, {name}"), path).by(OPERATOR).json(&body_of(path, fields))
 }
 
-/// `eventIds`, the same for all three.
+/// `eventIds` or `keys`, the same for all three.
 fn lists() -> Vec<Case> {
     let many = format!("[{}]", vec!["\"e\""; 901].join(","));
     let long = format!("[\"{}\"]", "x".repeat(65));
@@ -62,14 +68,13 @@ fn lists() -> Vec<Case> {
     ];
     let mut cases = Vec::new();
     for path in [REDRIVE, REPLAY, DISCARD] {
-        cases.extend(each(&wrong, "eventIds", |name, value| {
-            asked(path, name, &format!(r#""eventIds":{value}"#))
-        }));
-        let both = r#""eventIds":["failed-event"],"filter":{"eventType":"ORDER_PAID"}"#;
-        let twice = r#""eventIds":["failed-event"],"eventIds":["dead-event"]"#;
+        let names = names_of(path);
+        cases.extend(each(&wrong, names, |name, value| asked(path, name, &format!(r#""{names}":{value}"#))));
+        let both = format!(r#""{names}":["failed-event"],"filter":{{"eventType":"ORDER_PAID"}}"#);
+        let twice = format!(r#""{names}":["failed-event"],"{names}":["dead-event"]"#);
         cases.extend([
-            asked(path, "ids and a filter", both).invalid(&["filter"]),
-            asked(path, "ids twice", twice).invalid(&["eventIds"]),
+            asked(path, "names and a filter", &both).invalid(&["filter"]),
+            asked(path, "names twice", &twice).invalid(&[names]),
             asked(path, "an unknown field", r#""dryRun":false,"force":true"#).invalid(&["force"]),
         ]);
         for (name, value) in
@@ -112,7 +117,7 @@ fn flags_and_reasons() -> Vec<Case> {
         }));
     }
     cases.push(asked(DISCARD, "reason: null", r#""reason":null"#).invalid(&["reason"]));
-    let without = format!(r#"{{"eventIds":["{DEAD_EVENT}"]}}"#);
+    let without = format!(r#"{{"keys":["{DEAD_EVENT}"]}}"#);
     cases.push(post("discard, without a reason", DISCARD).by(OPERATOR).json(&without).invalid(&["reason"]));
     cases
 }
@@ -274,8 +279,8 @@ fn taken() -> Vec<Case> {
         dry(REPLAY),
         dry(DISCARD),
         asked(REDRIVE, "no such event", r#""eventIds":["no-such-event"]"#).unchanged(200),
-        asked(REPLAY, "no such letter", r#""eventIds":["no-such-event"]"#).unchanged(200),
-        asked(DISCARD, "no such letter", r#""eventIds":["no-such-event"]"#).unchanged(200),
+        asked(REPLAY, "no such letter", r#""keys":["no-such-event"]"#).unchanged(200),
+        asked(DISCARD, "no such letter", r#""keys":["no-such-event"]"#).unchanged(200),
         asked(DISCARD, "at another queue", r#""queue":"inventory.update.queue""#).unchanged(200),
         asked(DISCARD, "with a reason", r#""reason":"a test""#).done(200),
         asked(DISCARD, "once more", r#""reason":"a test""#).unchanged(200),

@@ -28,6 +28,7 @@ fn titles() -> Vec<Case> {
         text("title with a NUL", r"a\u0000"),
         text("title with a DEL", r"a\u007f"),
         text("title with a C1 control", r"a\u0085b"),
+        text("title with half a surrogate pair", r"\ud800"),
     ]);
     cases
 }

@@ -47,6 +47,7 @@ fn filters() -> Vec<Case> {
         ("products?status=ON_SALE", "status"),
         ("orders?status=on_sale", "status"),
         ("orders?as=stranger", "as"),
+        ("orders?as=", "as"),
         ("shipments?as=operator", "as"),
         ("ops/outbox?status=DEAD", "status"),
         ("ops/outbox?status=failed", "status"),

@@ -90,6 +90,11 @@ fn forged(market: &Market) -> Vec<Case> {
     ];
     let mut cases: Vec<Case> = forged.iter().map(|(name, token)| refused(bearing(name, token))).collect();
     cases.push(bearing("made by hand as the program makes it", &good).unchanged(200));
+    let fraction = json!({"sub": "2", "exp": in_an_hour() as f64 + 0.5});
+    cases.push(
+        bearing("with a fraction of a second", &token(&alg("HS256"), &fraction, hs256(secret)))
+            .unchanged(200),
+    );
     cases
 }
 
@@ -110,6 +115,8 @@ fn claims(market: &Market) -> Vec<Case> {
         ("user -1", json!({"sub": -1, "exp": exp})),
         ("user 2^53", json!({"sub": "9007199254740992", "exp": exp})),
         ("user by name", json!({"sub": "alice", "exp": exp})),
+        ("user with a zero before it", json!({"sub": "02", "exp": exp})),
+        ("user with a sign", json!({"sub": "+2", "exp": exp})),
         ("tenant 0", json!({"sub": "2", "tenant": 0, "exp": exp})),
         ("tenant by name", json!({"sub": "2", "tenant": "acme", "exp": exp})),
         ("roles that are no list", json!({"sub": "2", "roles": "operator", "exp": exp})),

@@ -21,7 +21,6 @@ fn addresses() -> Vec<Case> {
         .map(|case| case.refused(404, "A0404", &[]))
     };
     [
-        "/",
         "//",
         "/api",
         "/api/v2/products",

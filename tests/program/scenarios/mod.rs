@@ -54,6 +54,7 @@ macro_rules! by_turns {
 }
 pub(crate) use by_turns;
 
+mod asyncapi;
 mod carrier;
 mod encryption;
 mod end_check;

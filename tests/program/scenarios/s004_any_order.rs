@@ -118,8 +118,7 @@ async fn whatever_order_the_events_come_in_the_balances_end_the_same_or_they_are
                 ))
                 .await;
             if !parked.is_empty() {
-                let replay =
-                    json!({"eventIds": parked, "queue": queue, "reason": "what it waited for is done"});
+                let replay = json!({"keys": parked, "queue": queue, "reason": "what it waited for is done"});
                 shop.operate("dead-letters/replay", replay).await.value();
             }
         }

@@ -49,7 +49,7 @@ async fn s16_1_1_doctor_checks_the_port_and_the_vhost_and_warns_without_manageme
 
     let by = |url: &str| examined(&shop.launch().clone().set("HANDOVER_BROKER__URL", url));
     let (code, checks) = by(&vhost.url().replace(name, "not-there"));
-    assert_eq!(code, Some(1), "a vhost that does not exist is no outage: {checks:?}");
+    assert_eq!(code, Some(2), "a vhost that does not exist is a wrong configuration: {checks:?}");
     assert_says(&checks["broker"], "fail", &["not-there"]);
     let silent = free_port().unwrap();
     let (code, checks) = by(&vhost.url_by(silent));

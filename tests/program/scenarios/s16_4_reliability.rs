@@ -47,7 +47,7 @@ async fn s16_4_2_a_message_that_always_fails_dies_after_its_attempts(pair: Pair)
     assert!(error.starts_with("消息消费失败"), "{error}");
     let letters = letters(&shop).await;
     assert_eq!(letters.len(), 1);
-    assert_eq!((&letters[0]["messageKey"], &letters[0]["status"]), (&json!(event), &json!("OPEN")));
+    assert_eq!((&letters[0]["key"], &letters[0]["status"]), (&json!(event), &json!("OPEN")));
     assert!(letters[0]["reason"].as_str().unwrap().starts_with("消息消费失败"), "{letters:?}");
     assert_eq!(shop.logged(&["[ALERT]", &event]), 1, "§16.4.3: somebody is told");
     assert_eq!(shop.carrier.count("order.dlq.queue").await, 0);
@@ -110,11 +110,11 @@ async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarde
     shop.refuse_rows_of("shipments").await;
     let (wanted, unwanted) = (dead_event(&shop).await, dead_event(&shop).await);
     shop.settled().await;
-    let keys: Vec<Value> = letters(&shop).await.iter().map(|letter| letter["messageKey"].clone()).collect();
+    let keys: Vec<Value> = letters(&shop).await.iter().map(|letter| letter["key"].clone()).collect();
     assert_eq!(keys, [unwanted.as_str(), wanted.as_str()], "newest first");
 
     shop.accept_rows_of("shipments").await;
-    let replay = json!({"eventIds": [wanted], "queue": FULFILMENT, "reason": "the shelf has room again"});
+    let replay = json!({"keys": [wanted], "queue": FULFILMENT, "reason": "the shelf has room again"});
     let mut rehearsal = replay.clone();
     rehearsal["dryRun"] = json!(true);
     let answer = shop.operate("dead-letters/replay", rehearsal).await.value();
@@ -128,7 +128,7 @@ async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarde
     let (status, attempts, _) = consumed(&shop, &wanted).await;
     assert_eq!((status.as_str(), attempts), ("SUCCESS", 1), "its attempts were counted anew");
 
-    let discard = json!({"eventIds": [unwanted], "reason": "the parcel was handed over at the door"});
+    let discard = json!({"keys": [unwanted], "reason": "the parcel was handed over at the door"});
     let mut without = discard.clone();
     without.as_object_mut().unwrap().shift_remove("reason");
     let refused = shop.operate("dead-letters/discard", without).await;
@@ -144,7 +144,7 @@ async fn s16_4_3_a_dead_letter_is_replayed_after_its_cause_is_mended_or_discarde
 
     // What is decided is decided: neither comes back.
     for (key, path) in [(&wanted, "replay"), (&unwanted, "replay"), (&wanted, "discard")] {
-        let body = json!({"eventIds": [key], "reason": "again"});
+        let body = json!({"keys": [key], "reason": "again"});
         let answer = shop.operate(&format!("dead-letters/{path}"), body).await;
         let moved = |field: &str| answer.data[field].as_i64().unwrap_or_default();
         assert_eq!((moved("replayed"), moved("discarded")), (0, 0), "{path} {key}: {answer:?}");

@@ -6,10 +6,14 @@ use handover_tests::client::Api;
 use handover_tests::process::{Launch, eventually, fresh};
 use handover_tests::server_rigs::migrated;
 use handover_tests::servers::database::ServerKind;
+use handover_tests::servers::{PASSWORD, free_port};
 
 use super::on_every_server;
 
-on_every_server!(what_a_command_sends_again_goes_at_once);
+on_every_server!(
+    what_a_command_sends_again_goes_at_once,
+    refused_access_is_a_wrong_configuration_and_a_silent_server_an_outage,
+);
 
 async fn what_a_command_sends_again_goes_at_once(kind: ServerKind) {
     let database = migrated(kind).await;
@@ -44,4 +48,44 @@ async fn sent(launch: &Launch, events: usize) {
         if out.matches("\"SENT\"").count() == events { Ok(()) } else { Err(format!("{out}{err}").into()) }
     })
     .await;
+}
+
+async fn refused_access_is_a_wrong_configuration_and_a_silent_server_an_outage(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let url = database.url();
+    let by = |url: &str, arguments: &[&str]| {
+        let (_folder, launch) = fresh();
+        launch.set("HANDOVER_DATABASE__URL", url).run(arguments).unwrap()
+    };
+    let silent = free_port().unwrap();
+    for (wrong, code, said) in [
+        (url.replace(database.name(), "not_there"), 2, "refuses access: "),
+        // PostgreSQL trusts who is on this machine, whatever the password.
+        (
+            match kind {
+                ServerKind::MariaDb => url.replace(&format!(":{PASSWORD}@"), ":mistyped@"),
+                ServerKind::Postgres => url.replace(database.name(), "not_there_either"),
+            },
+            2,
+            "refuses access: ",
+        ),
+        (url.replace("//handover:", "//nobody:"), 2, "refuses access: "),
+        (
+            url.replace(&format!(":{}/", database.server().port()), &format!(":{silent}/")),
+            3,
+            "cannot be used: ",
+        ),
+    ] {
+        for command in [&["migrate"][..], &["outbox", "list"]] {
+            let (exit, out, err) = by(&wrong, command);
+            assert_eq!((exit, out.as_str()), (Some(code), ""), "{command:?}: {err}");
+            let explained =
+                err.contains(said) && err.contains("do:  ") && !err.contains("returned from database");
+            assert!(explained, "{command:?}: {err}");
+        }
+        let (exit, out, err) = by(&wrong, &["doctor", "--output", "json", "--listen", "127.0.0.1:0"]);
+        assert!(out.contains(said), "{out}{err}");
+        // Secrets that were not set are a wrong configuration, too.
+        assert_eq!(exit == Some(2), code == 2, "{out}{err}");
+    }
 }

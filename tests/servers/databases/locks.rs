@@ -3,11 +3,12 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use handover_application::ports::{Broker, PartitionHold, Store};
+use handover_application::ports::{Broker, PartitionHold, Store, StoreError};
 use handover_application::topology::{INVENTORY_QUEUE, Topology};
 use handover_contract::samples::{confirmed, event, outgoing, partition, relay, start};
-use handover_contract::within;
+use handover_contract::{PATIENCE, within};
 use handover_sql::DatabaseBroker;
+use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
@@ -16,6 +17,7 @@ use sqlx::{AssertSqlSafe, Connection as _};
 use super::{Fixture, append, on_every_server};
 
 on_every_server!(
+    a_statement_that_nobody_waits_for_ends_in_the_server_too,
     a_claim_passes_over_what_others_have_locked_and_locks_nothing_else,
     relays_that_settle_different_partitions_do_not_wait_for_each_other,
 );
@@ -46,6 +48,59 @@ async fn hold(fixture: &Fixture, sql: &'static str) -> Holder {
             Holder::Postgres { _connection: connection }
         }
     }
+}
+
+/// A statement that takes an hour. Its client gives up in time; the server has to as well, or it would keep the locks.
+async fn a_statement_that_nobody_waits_for_ends_in_the_server_too(kind: ServerKind) {
+    let fixture = Fixture::new(kind).await;
+    let (slow, running) = match kind {
+        ServerKind::MariaDb => (
+            vec!["CREATE TRIGGER slow BEFORE INSERT ON outbox_events FOR EACH ROW SET @slept = SLEEP(3600)"],
+            "SELECT count(*) FROM information_schema.processlist WHERE state = 'User sleep' AND db = DATABASE()",
+        ),
+        ServerKind::Postgres => (
+            vec![
+                "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN PERFORM pg_sleep(3600); RETURN NEW; END $$",
+                "CREATE TRIGGER slow BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION slow()",
+            ],
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()",
+        ),
+    };
+    let url = fixture.database.url();
+    let mut unit = fixture.store.begin().await.unwrap();
+    for sql in slow {
+        match kind {
+            ServerKind::MariaDb => drop(
+                sqlx::raw_sql(AssertSqlSafe(sql))
+                    .execute(&mut MySqlConnection::connect(&url).await.unwrap())
+                    .await
+                    .unwrap(),
+            ),
+            ServerKind::Postgres => drop(
+                sqlx::raw_sql(AssertSqlSafe(sql))
+                    .execute(&mut PgConnection::connect(&url).await.unwrap())
+                    .await
+                    .unwrap(),
+            ),
+        }
+    }
+    let error = unit.append(&[event("e-1", 1, 1)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    eventually(PATIENCE, async || {
+        let count: i64 = match kind {
+            ServerKind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&url).await?;
+                sqlx::query_scalar(running).fetch_one(&mut connection).await?
+            }
+            ServerKind::Postgres => {
+                let mut connection = PgConnection::connect(&url).await?;
+                sqlx::query_scalar(running).fetch_one(&mut connection).await?
+            }
+        };
+        if count == 0 { Ok(()) } else { Err(format!("{count} statements are still running").into()) }
+    })
+    .await;
 }
 
 /// With a wrong index InnoDB would lock every row it scans, and a second worker find nothing.

@@ -226,7 +226,7 @@ impl Market {
         match answered {
             Ok(answer) if answer.done() => Ok(answer),
             // While it stops, or its database is away, the service says so.
-            Ok(answer) if answer.code != "C0001" => {
+            Ok(answer) if !["C0001", "C0002"].contains(&answer.code.as_str()) => {
                 self.ledger.refused();
                 if !expected.contains(&answer.code.as_str()) {
                     self.odd.lock().unwrap().push(format!("{answer:?}"));
@@ -245,7 +245,9 @@ impl Market {
 async fn taken<F: Future<Output = Result<Answer, Lost>>>(ask: impl Fn() -> F) -> Result<Answer, Lost> {
     for _ in 1..REPORTS {
         match ask().await {
-            Ok(answer) if answer.status == 503 => tokio::time::sleep(Duration::from_millis(50)).await,
+            Ok(answer) if [503, 504].contains(&answer.status) => {
+                tokio::time::sleep(Duration::from_millis(50)).await
+            }
             other => return other,
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_application::Role;
 use handover_domain::{TenantId, UserId};
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header, encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,14 +33,23 @@ pub struct Claims {
 /// Why a token is refused, or cannot be issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not a token, or signed with no key of ours or not in that key's way.
-    #[error("the token is not one of ours")]
+    /// Not a token, or for a key or an algorithm that is none of ours.
+    #[error("it is no token under a key of this service")]
     NotOurs,
+    /// The signature is not that of the key.
+    #[error("wrong signature")]
+    WrongSignature,
     /// Signed by us, but a claim is missing or of another form.
     #[error("the claim {0} is missing or malformed")]
     BadClaim(&'static str),
-    /// Over.
-    #[error("the token has expired")]
+    /// `iss` is not the issuer that tokens have to be from.
+    #[error("wrong issuer")]
+    WrongIssuer,
+    /// `aud` does not name this service.
+    #[error("wrong audience")]
+    WrongAudience,
+    /// `exp` is over.
+    #[error("expired")]
     Expired,
     /// It could not be signed.
     #[error("the token could not be signed")]
@@ -162,18 +172,19 @@ impl Tokens {
     pub fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, TokenError> {
         let presented = self.signed(token)?;
         if !self.rules.is_issuer(presented.iss.as_ref()) {
-            return Err(TokenError::BadClaim("iss"));
+            return Err(TokenError::WrongIssuer);
         }
         if !self.rules.is_audience(presented.aud.as_ref()) {
-            return Err(TokenError::BadClaim("aud"));
+            return Err(TokenError::WrongAudience);
         }
-        let expires = presented.exp.as_ref().and_then(Value::as_i64).ok_or(TokenError::BadClaim("exp"))?;
+        let expires = presented.exp.as_ref().and_then(|exp| seconds(exp, f64::floor));
+        let expires = expires.ok_or(TokenError::BadClaim("exp"))?;
         let (now, leeway) = (now.timestamp(), self.rules.leeway_s());
         if now.saturating_sub(leeway) >= expires {
             return Err(TokenError::Expired);
         }
         if let Some(begins) = &presented.nbf
-            && begins.as_i64().is_none_or(|begins| now.saturating_add(leeway) < begins)
+            && seconds(begins, f64::ceil).is_none_or(|begins| now.saturating_add(leeway) < begins)
         {
             return Err(TokenError::BadClaim("nbf"));
         }
@@ -208,7 +219,11 @@ impl Tokens {
         };
         let key = key.ok_or(TokenError::NotOurs)?;
         let decoded = decode(token, &key.verifying, &validation(key.algorithm));
-        Ok(decoded.map_err(|_| TokenError::NotOurs)?.claims)
+        let decoded = decoded.map_err(|error| {
+            let is_forged = matches!(error.kind(), ErrorKind::InvalidSignature);
+            if is_forged { TokenError::WrongSignature } else { TokenError::NotOurs }
+        })?;
+        Ok(decoded.claims)
     }
 }
 
@@ -222,9 +237,19 @@ fn validation(algorithm: Algorithm) -> Validation {
     validation
 }
 
-/// An id, as a number or as text.
+/// A `NumericDate` (RFC 7519 §2): seconds, fractions allowed; rounded so that a token is never valid for longer than it says.
+fn seconds(claim: &Value, rounded: fn(f64) -> f64) -> Option<i64> {
+    /// 2^53: up to it f64 holds every whole number.
+    const MAX: f64 = 9_007_199_254_740_992.0;
+    #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53 by now")]
+    let whole = |seconds: f64| rounded(seconds) as i64;
+    claim.as_i64().or_else(|| claim.as_f64().filter(|seconds| seconds.abs() <= MAX).map(whole))
+}
+
+/// An id, as a number or as text. As text in one form only: what compares `sub` as text must not take one user for two.
 fn id<I: TryFrom<i64>>(claim: &Value) -> Option<I> {
-    let number = claim.as_str().map_or_else(|| claim.as_i64(), |text| text.parse().ok())?;
+    let canonical = |text: &str| text.parse().ok().filter(|number: &i64| number.to_string() == text);
+    let number = claim.as_str().map_or_else(|| claim.as_i64(), canonical)?;
     I::try_from(number).ok()
 }
 

@@ -10,7 +10,8 @@ use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{
-    Components, Content, Header, ObjectBuilder, OpenApi, Ref, RefOr, Required, Response, Schema,
+    Components, Content, Header, ObjectBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder,
+    Schema,
 };
 
 use super::kinds;
@@ -18,10 +19,14 @@ use super::parameters::{everywhere, idempotency_key};
 use super::refused::{self, Refused, envelope, response, schemas};
 use crate::envelope::Code;
 use crate::once::X_IDEMPOTENCY_KEY;
+use crate::refusal::BAD_TOKEN_CHALLENGE;
 
 const JSON: &str = "application/json";
 /// The one address that answers with JSON of its own.
 const DOCUMENT: &str = "/openapi.json";
+
+/// The answer to a head that is too large, among the components.
+const HEAD_TOO_LARGE: &str = "HeadTooLarge";
 
 /// Headers of answers, and what is said of each among the components.
 pub(super) const OF_EVERY_ANSWER: [(&str, &str); 2] =
@@ -43,6 +48,9 @@ pub(super) fn add(document: &mut OpenApi) {
             Way::of(path, is_post, operation).describe(operation, &mut components);
         }
     }
+    // Whatever it is about: the head was not read to its end. There is no envelope, and the connection is closed.
+    let too_large = ResponseBuilder::new().description("the headers are over 32 KiB; the answer has no body");
+    components.responses.insert(HEAD_TOO_LARGE.to_owned(), too_large.build().into());
     document.components = Some(components);
 }
 
@@ -113,13 +121,15 @@ impl Way {
             let response = response(&refused, shown.remove(&status), components);
             operation.responses.responses.insert(status.as_str().to_owned(), response);
         }
+        let too_large = Ref::new(format!("#/components/responses/{HEAD_TOO_LARGE}"));
+        operation.responses.responses.insert("431".to_owned(), RefOr::Ref(too_large));
         operation.request_body.iter_mut().for_each(never_null);
     }
 
     /// The answer of a route, in its envelope.
     fn succeed(&self, said: &mut Response) {
         if let (true, Some(data)) = (self.enveloped, data_of(said)) {
-            said.content.insert(JSON.to_owned(), Content::new(Some(envelope(&["00000"], data))).into());
+            said.content.insert(JSON.to_owned(), Content::new(Some(envelope(&[Code::Done], data))).into());
         }
         let limited: &[_] = if self.api { &OF_THE_LIMIT } else { &[] };
         let replayed: &[_] = if self.once { &[("Idempotent-Replayed", "Replayed")] } else { &[] };
@@ -133,9 +143,10 @@ impl Way {
         let mut refusals = Vec::new();
         let mut add = |status, code, what: &str| refusals.push(Refused::by_a_layer(status, code, what));
         add(
-            StatusCode::REQUEST_TIMEOUT,
-            Code::Invalid,
-            "the request took too long; what it began may still be done",
+            StatusCode::GATEWAY_TIMEOUT,
+            Code::OutcomeUnknown,
+            "the time limit is over or the connection to the database was lost: the request may still complete; repeat it \
+             with the same idempotency key",
         );
         add(StatusCode::INTERNAL_SERVER_ERROR, Code::Fault, "our fault; the trace id finds it");
         if !self.api {
@@ -150,7 +161,10 @@ impl Way {
         }
         if self.has_body {
             add(StatusCode::PAYLOAD_TOO_LARGE, Code::Invalid, "the body is over 64 KiB");
-            add(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Invalid, "the body is not said to be JSON");
+            let unfit = "the body is not said to be JSON, or is encoded";
+            add(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Invalid, unfit);
+            let slow = "the body took too long to arrive; nothing was changed";
+            add(StatusCode::REQUEST_TIMEOUT, Code::Invalid, slow);
         }
         if self.once {
             add(StatusCode::CONFLICT, Code::InProgress, "the same request is being processed");
@@ -161,7 +175,7 @@ impl Way {
             Code::TooOften,
             "too many requests; `Retry-After` says when to come again",
         );
-        let away = "a dependency is away, or too much is asked at a time; nothing was changed, unless the message says to look whether it was";
+        let away = "a dependency is unavailable, or too much is asked at a time; nothing was changed";
         add(StatusCode::SERVICE_UNAVAILABLE, Code::Away, away);
         refusals
     }
@@ -214,6 +228,10 @@ fn headers() -> [(&'static str, Header); 7] {
         |name: &'static str| ObjectBuilder::new().schema_type(Type::String).enum_values(Some([name])).into();
     let text =
         |pattern: &'static str| ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into();
+    let challenge = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["Bearer", BAD_TOKEN_CHALLENGE]))
+        .into();
     let limit = "What is left of the limit, as `RateLimit` of the IETF httpapi draft says it: `r` requests; in `t` seconds it is whole again, or lets in the next one";
     let policy = "The limit of this route: `q` requests at once, and as many in each `w` seconds";
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).into();
@@ -230,6 +248,6 @@ fn headers() -> [(&'static str, Header); 7] {
         ),
         ("RateLimit", of(text("^\"[a-z]+\";r=[0-9]+;t=[0-9]+$"), limit)),
         ("RateLimitPolicy", of(text("^\"[a-z]+\";q=[0-9]+;w=[0-9]+$"), policy)),
-        ("Authenticate", of(one_of("Bearer"), "How to sign in")),
+        ("Authenticate", of(challenge, "How to sign in, and whether a token was refused (RFC 6750)")),
     ]
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use axum::http::StatusCode;
 use serde_json::json;
 use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{
-    ArrayBuilder, Components, Content, ContentBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder,
-    Schema,
+    ArrayBuilder, Components, Content, ContentBuilder, Discriminator, ObjectBuilder, OneOfBuilder, Ref,
+    RefOr, Response, ResponseBuilder, Schema,
 };
 
 use super::layers::{OF_EVERY_ANSWER, OF_THE_LIMIT};
@@ -51,6 +52,18 @@ impl Refused {
         }
     }
 
+    /// The name of its schema, which is among the components from now on.
+    fn schema(&self, components: &mut Components) -> String {
+        let (fields, data) = if self.names_fields() {
+            ("_Fields", Ref::from_schema_name(FIELD_ERRORS).into())
+        } else {
+            ("", ObjectBuilder::new().schema_type(Type::Null).into())
+        };
+        let name = format!("Refused_{}{fields}", self.code.as_str());
+        components.schemas.insert(name.clone(), envelope(&[self.code], data));
+        name
+    }
+
     /// What the message is like.
     fn message(&self) -> Text {
         match self.code {
@@ -70,6 +83,7 @@ impl Refused {
             Code::TooOften => messages::TOO_OFTEN,
             Code::Fault => messages::FAULT,
             Code::Away => messages::AWAY,
+            Code::OutcomeUnknown => messages::OUTCOME_UNKNOWN,
         }
     }
 
@@ -132,31 +146,44 @@ fn written(refused: &[Refused], data: Option<RefOr<Schema>>, components: &mut Co
 }
 
 fn content(refused: &[Refused], data: Option<RefOr<Schema>>, components: &mut Components) -> Content {
-    let codes: Vec<&str> = refused.iter().map(|one| one.code.as_str()).collect();
     if let Some(data) = data {
+        let codes: Vec<Code> = refused.iter().map(|one| one.code).collect();
         return Content::new(Some(envelope(&codes, data)));
     }
-    let names_fields = refused.iter().any(Refused::names_fields);
-    let name = format!("Refused_{}{}", codes.join("_"), if names_fields { "_Fields" } else { "" });
-    let data = if names_fields {
-        Ref::from_schema_name(FIELD_ERRORS).into()
-    } else {
-        ObjectBuilder::new().schema_type(Type::Null).into()
-    };
-    components.schemas.insert(name.clone(), envelope(&codes, data));
+    let names: BTreeMap<&str, String> =
+        refused.iter().map(|one| (one.code.as_str(), one.schema(components))).collect();
     let examples: BTreeMap<_, _> = refused
         .iter()
         .map(|one| (one.code.as_str(), ExampleBuilder::new().value(Some(one.example())).build()))
         .collect();
-    ContentBuilder::new().schema(Some(Ref::from_schema_name(name))).examples_from_iter(examples).build()
+    ContentBuilder::new().schema(Some(one_of(names))).examples_from_iter(examples).build()
+}
+
+/// One of these envelopes, by its code: a generated client knows all of an answer once it has compared that.
+fn one_of(names: BTreeMap<&str, String>) -> RefOr<Schema> {
+    let mut names: Vec<(&str, String)> = names.into_iter().collect();
+    if names.len() == 1
+        && let Some((_, only)) = names.pop()
+    {
+        return Ref::from_schema_name(only).into();
+    }
+    let place = |name: &str| format!("#/components/schemas/{name}");
+    let mapping = names.iter().map(|(code, name)| (*code, place(name)));
+    let discriminator = Discriminator::with_mapping("code", mapping.collect::<Vec<_>>());
+    let either =
+        names.iter().fold(OneOfBuilder::new(), |either, (_, name)| either.item(Ref::new(place(name))));
+    either.discriminator(Some(discriminator)).into()
 }
 
 /// The envelope (spec §4) with one of these codes around this data.
-pub(super) fn envelope(codes: &[&str], data: RefOr<Schema>) -> RefOr<Schema> {
+pub(super) fn envelope(codes: &[Code], data: RefOr<Schema>) -> RefOr<Schema> {
     let text = || ObjectBuilder::new().schema_type(Type::String);
+    let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
+    let named = ExtensionsBuilder::new().add("x-enum-varnames", names).build();
+    let codes = codes.iter().map(|code| code.as_str()).collect::<Vec<_>>();
     ObjectBuilder::new()
         .schema_type(Type::Object)
-        .property("code", text().enum_values(Some(codes.to_vec())))
+        .property("code", text().enum_values(Some(codes)).extensions(Some(named)))
         .property("message", text().min_length(Some(1)))
         .property("data", data)
         .property("traceId", Ref::from_schema_name(TRACE_ID))

@@ -37,18 +37,23 @@ impl Text {
 pub(crate) const DONE: Text = Text::fixed("done", "成功");
 pub(crate) const INVALID: Text = Text::fixed("the input is not valid", "请求参数不正确");
 pub(crate) const NOT_SIGNED_IN: Text = Text::fixed("a bearer token is needed", "请先登录");
-pub(crate) const BAD_TOKEN: Text = Text::fixed("the token is not valid", "登录凭证无效");
-pub(crate) const EXPIRED_TOKEN: Text = Text::fixed("the token has expired", "登录已过期");
+pub(crate) const BAD_TOKEN: Text =
+    Text::fixed("the token is not valid or has expired", "登录凭证无效或已过期");
 pub(crate) const BAD_SIGNATURE: Text =
     Text::fixed("the signature is missing, wrong or too old", "签名缺失、错误或已过期");
 pub(crate) const NOT_ALLOWED: Text = Text::fixed("you may not do this", "没有权限");
 pub(crate) const NO_ROUTE: Text = Text::fixed("there is nothing here", "请求的地址不存在");
 pub(crate) const WRONG_METHOD: Text =
     Text::fixed("this address does not take that method", "不支持该请求方法");
-pub(crate) const TOO_SLOW: Text = Text::fixed("the request took too long", "请求超时");
+pub(crate) const TOO_SLOW: Text =
+    Text::fixed("the body took too long to arrive; nothing was changed", "请求体传输超时，数据未变更");
 pub(crate) const TOO_LARGE: Text = Text::fixed("the body is too large", "请求体过大");
 pub(crate) const NOT_JSON_TYPE: Text =
     Text::fixed("the content type must be application/json", "Content-Type 必须是 application/json");
+pub(crate) const ENCODED_BODY: Text = Text::fixed(
+    "the body must not be encoded: send it without Content-Encoding",
+    "不支持 Content-Encoding，请直接发送请求体",
+);
 pub(crate) const CONFLICT: Text =
     Text::fixed("somebody else changed it at the same time", "数据已被他人修改，请重试");
 pub(crate) const FAULT: Text =
@@ -66,8 +71,8 @@ pub(crate) const NO_KEYS: Text = Text::fixed(
     "幂等键暂不可用，操作未执行：请稍后使用相同的幂等键重试，或不带幂等键发送",
 );
 pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
-    "the connection was lost while saving; look whether it happened before you try again",
-    "保存时连接中断，结果未知，请先查询再重试",
+    "the outcome is unknown: the request may still complete; repeat it with the same idempotency key",
+    "结果未知，请求可能仍会完成：请使用相同的幂等键重试",
 );
 pub(crate) const NOTHING_HELD: Text = Text::fixed(
     "nothing is held: outbox.on-failed is continue",
@@ -93,6 +98,10 @@ pub(crate) const TWICE: Text = Text::fixed("is given more than once", "重复出
 pub(crate) const NOT_TEXT: Text = Text::fixed("must be a string", "必须是字符串");
 pub(crate) const NOT_A_NUMBER: Text = Text::fixed("must be a number", "必须是数字");
 pub(crate) const NOT_AN_OBJECT: Text = Text::fixed("must be a JSON object", "必须是 JSON 对象");
+pub(crate) const NOT_READABLE: Text = Text::fixed(
+    "cannot be read: it is nested too deeply, or a \\u escape in it is half of a pair",
+    "无法读取：嵌套过深，或 \\u 转义不完整",
+);
 pub(crate) const BROKEN_BODY: Text = Text::fixed("could not be read", "读取失败");
 pub(crate) const PRICE_RANGE: Text =
     Text::fixed("must be from 0.01 to 9999999.99", "必须在 0.01 到 9999999.99 之间");
@@ -123,16 +132,26 @@ pub(crate) const NOT_A_TIME: Text = Text::fixed(
 pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
 
 pub(crate) const NOT_A_FLAG: Text = Text::fixed("must be true or false", "必须是 true 或 false");
+pub(crate) const KEYS_OR_FILTER: Text =
+    Text::fixed("give either keys or filter", "keys 与 filter 必须且只能给出一个");
 pub(crate) const IDS_OR_FILTER: Text =
     Text::fixed("give either eventIds or filter", "eventIds 与 filter 必须且只能给出一个");
 pub(crate) const QUEUE_OF_FILTER: Text =
-    Text::fixed("belongs into the filter, or beside eventIds", "应放在 filter 中，或与 eventIds 一起使用");
+    Text::fixed("belongs into the filter, or beside keys", "应放在 filter 中，或与 keys 一起使用");
 pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
 pub(crate) const PACE_RANGE: Text =
     Text::fixed("must be an integer from 1 to 10000", "必须是 1 到 10000 的整数");
 
 pub(crate) fn list(max: usize) -> Text {
     Text::new(format!("must be a list of 1 to {max} items"), format!("必须是 1 到 {max} 项的列表"))
+}
+
+/// Where the body stops being JSON. Lines and columns begin with 1; columns count bytes.
+pub(crate) fn not_json(line: usize, column: usize) -> Text {
+    Text::new(
+        format!("is not valid JSON: line {line}, column {column}"),
+        format!("不是合法的 JSON：第 {line} 行第 {column} 列"),
+    )
 }
 
 /// A moment, or what is wrong with it.

@@ -53,6 +53,9 @@ impl From<&PaymentRefusal> for Text {
     fn from(refusal: &PaymentRefusal) -> Text {
         let zh: Cow<'static, str> = match refusal {
             PaymentRefusal::WrongAmount { expected, .. } => format!("金额不符，应为 {expected}").into(),
+            PaymentRefusal::TransactionTaken { transaction_id } => {
+                format!("交易号 {transaction_id} 已属于另一笔支付").into()
+            }
             PaymentRefusal::AlreadySettled { status: PaymentStatus::Processing } => "支付处理中".into(),
             PaymentRefusal::AlreadySettled { status: PaymentStatus::Success } => "支付已成功".into(),
             PaymentRefusal::AlreadySettled { status: PaymentStatus::Failed } => "支付已失败".into(),

@@ -1,18 +1,28 @@
-//! `/openapi.json`: the document of the API. `/docs`: the same as a page, which asks nobody else for anything.
+//! `/openapi.json`: the document of the API. `/docs`, to which `/` redirects: the same as a page, which asks nobody else for
+//! anything.
 
+use std::io::Read;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request};
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    VARY,
+};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
-use axum::{Router, body::Bytes};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use flate2::read::GzDecoder;
+use http_body_util::BodyExt;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::edge::Edge;
+use crate::refusal::Refusal;
 
 const ADDRESS: &str = "/openapi.json";
 
@@ -51,13 +61,49 @@ pub(super) fn page() -> Router<Arc<Edge>> {
         .try_it_out_enabled(true)
         // By default it sends the document to a service of its makers.
         .validator_url("none");
-    Router::from(SwaggerUi::new("/docs").config(config)).layer(from_fn(with_policy))
+    let pages = Router::from(SwaggerUi::new("/docs").config(config));
+    pages.route("/", get(async || Redirect::temporary("/docs"))).layer(from_fn(with_policy))
 }
 
 async fn with_policy(request: Request, next: Next) -> Response {
+    let takes_gzip = takes_gzip(request.headers());
     let mut response = next.run(request).await;
+    if !takes_gzip && response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip") {
+        response = unzipped(response).await;
+    }
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     response
+}
+
+/// Whether the client names gzip (RFC 9110 §12.5.3). One that names nothing is given plain text, which everybody can read.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+    let codings: Vec<&str> = values.flat_map(|value| value.split(',')).collect();
+    let weight = |name: &str| {
+        codings.iter().find_map(|coding| {
+            let (coding, parameter) = coding.split_once(';').unwrap_or((coding, ""));
+            let weight = parameter.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.parse::<f32>().ok());
+            coding.trim().eq_ignore_ascii_case(name).then(|| weight.unwrap_or(0.0))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+}
+
+/// The same part as plain text: the parts are kept compressed.
+async fn unzipped(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let compressed = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return Refusal::fault(&error).into_response(),
+    };
+    let mut plain = Vec::new();
+    if let Err(error) = GzDecoder::new(compressed.as_ref()).read_to_end(&mut plain) {
+        return Refusal::fault(&error).into_response();
+    }
+    parts.headers.remove(CONTENT_ENCODING);
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(plain))
 }

@@ -58,7 +58,7 @@ pub struct ReplayView {
 #[schema(as = RefusedLetter)]
 struct RefusedView {
     queue: String,
-    message_key: String,
+    key: String,
     why: String,
 }
 
@@ -72,7 +72,7 @@ impl From<Replayed> for ReplayView {
 
 impl From<Refused> for RefusedView {
     fn from(Refused { queue, key, why }: Refused) -> RefusedView {
-        RefusedView { queue, message_key: key, why }
+        RefusedView { queue, key, why }
     }
 }
 

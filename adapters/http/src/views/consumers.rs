@@ -17,7 +17,7 @@ use crate::document::kinds;
 #[schema(as = DeadLetter)]
 pub struct DeadLetterView {
     queue: String,
-    message_key: String,
+    key: String,
     /// Null where the message is no event of ours.
     #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
@@ -46,7 +46,7 @@ impl From<Parked> for DeadLetterView {
     fn from(Parked { letter, event, .. }: Parked) -> DeadLetterView {
         DeadLetterView {
             queue: letter.queue,
-            message_key: letter.key,
+            key: letter.key,
             event_id: event,
             tenant_id: letter.tenant,
             event_type: letter.event_type,

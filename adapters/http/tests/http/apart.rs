@@ -12,7 +12,7 @@ async fn each_call_is_on_one_of_the_two_routers_and_what_the_process_tells_on_bo
     let (public, of_operators) = (routes(&world.router), routes(&operators));
     let is_of_operators = |path: &str| path.starts_with("/api/v1/ops/") || path == "/metrics";
     let is_on_both = |path: &str| {
-        path == "/healthz" || path == "/readyz" || path == "/openapi.json" || path.starts_with("/docs")
+        ["/", "/healthz", "/readyz", "/openapi.json"].contains(&path) || path.starts_with("/docs")
     };
     for row in TABLE {
         let route = (row.method.to_owned(), row.route.to_owned());

@@ -297,3 +297,48 @@ fn every_operation_says_what_it_does_and_the_examples_fit() {
         }
     }
 }
+
+/// Of a generated client: `if (error.code === "A0401")` leaves one envelope.
+#[test]
+fn each_code_of_a_refusal_is_a_schema_of_its_own_and_has_a_name() {
+    let document = written();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let mut names = BTreeMap::new();
+    for (name, schema) in schemas.iter().filter(|(name, _)| name.starts_with("Refused_")) {
+        let code = &schema["properties"]["code"];
+        let (codes, named) = (code["enum"].as_array().unwrap(), code["x-enum-varnames"].as_array().unwrap());
+        assert_eq!((codes.len(), named.len()), (1, 1), "{name}");
+        let (code, named) = (codes[0].as_str().unwrap(), named[0].as_str().unwrap());
+        assert_eq!(names.insert(code, named).unwrap_or(named), named, "one code has one name");
+    }
+    assert_eq!(
+        (names["A0400"], names["A0401"], names["C0002"]),
+        ("INVALID_INPUT", "REQUEST_IN_PROGRESS", "OUTCOME_UNKNOWN")
+    );
+    let conflict = document
+        .pointer("/paths/~1api~1v1~1orders/post/responses/409/content/application~1json/schema")
+        .unwrap();
+    let mapping = conflict["discriminator"]["mapping"].as_object().unwrap();
+    assert_eq!(conflict["discriminator"]["propertyName"], "code");
+    assert_eq!(mapping.keys().collect::<Vec<_>>(), ["A0401", "A0409"]);
+    assert_eq!(conflict["oneOf"].as_array().unwrap().len(), 2);
+    for (code, place) in mapping {
+        let schema = document.pointer(place.as_str().unwrap().strip_prefix('#').unwrap()).unwrap();
+        assert_eq!(schema["properties"]["code"]["enum"], json!([code]), "{code}");
+    }
+}
+
+/// Most validators judge it in binary floating point, and refuse every ninth amount below 1,000.00.
+#[test]
+fn no_number_has_to_be_a_multiple() {
+    assert!(!written().to_string().contains("multipleOf"));
+}
+
+#[test]
+fn every_operation_tells_of_a_head_that_is_too_large() {
+    for operation in &DOCUMENT.operations {
+        let said = &operation.said["responses"]["431"]["$ref"];
+        assert_eq!(said, "#/components/responses/HeadTooLarge", "{}", operation.id);
+        assert!(operation.said["responses"]["504"].is_object(), "{}", operation.id);
+    }
+}

@@ -92,7 +92,7 @@ async fn every_operation_is_done_and_answers_as_the_document_says() {
 
     let (order, dead) = caller.world.dead_order().await;
     let (_, failed) = caller.world.failed_order().await;
-    let named = json!({ "eventIds": [dead], "dryRun": true, "reason": "a look" }).to_string();
+    let named = json!({ "keys": [dead], "dryRun": true, "reason": "a look" }).to_string();
     caller.call("replayDeadLetters", SELLER, &[], Some(&named)).await;
     caller.call("discardDeadLetters", SELLER, &[], Some(&named)).await;
     caller.call("event", SELLER, &[&failed[0]], None).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request};
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt;
@@ -13,19 +13,57 @@ use tower::ServiceExt;
 use crate::document::written;
 use crate::world::World;
 
-/// Status, headers and text of what is there. The parts of the page are kept compressed, and come so.
+/// Status, headers and text of what is there, for a client that says nothing of encodings.
 async fn got(world: &World, path: &str) -> (u16, HeaderMap, String) {
-    let request = Request::get(path).body(Body::empty()).unwrap();
-    let (parts, body) = world.router.clone().oneshot(request).await.unwrap().into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let mut plain = Vec::new();
-    if parts.headers.get("content-encoding").is_some_and(|encoding| encoding == "gzip") {
-        GzDecoder::new(body.as_ref()).read_to_end(&mut plain).unwrap();
-    } else {
-        plain.extend_from_slice(&body);
-    }
+    let (status, headers, body) = taken(world, path, None).await;
+    assert!(!headers.contains_key("content-encoding"), "{path}: nobody said that it may be compressed");
     // The pictures are no text; that they are there is enough.
-    (parts.status.as_u16(), parts.headers, String::from_utf8_lossy(&plain).into_owned())
+    (status, headers, String::from_utf8_lossy(&body).into_owned())
+}
+
+/// Status, headers and bytes for a client that takes these encodings.
+async fn taken(world: &World, path: &str, encodings: Option<&str>) -> (u16, HeaderMap, Bytes) {
+    let request = Request::get(path);
+    let request = match encodings {
+        Some(encodings) => request.header("accept-encoding", encodings),
+        None => request,
+    };
+    let request = request.body(Body::empty()).unwrap();
+    let (parts, body) = world.router.clone().oneshot(request).await.unwrap().into_parts();
+    (parts.status.as_u16(), parts.headers, body.collect().await.unwrap().to_bytes())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_is_compressed_for_a_client_that_takes_gzip_and_for_no_other() {
+    let (world, part) = (World::new().await, "/docs/swagger-ui.css");
+    let (_, headers, plain) = taken(&world, part, None).await;
+    assert_eq!(headers["vary"], "accept-encoding");
+    for encodings in ["gzip", "br, GZIP;q=0.5", "*", "deflate, *;q=0.1"] {
+        let (status, headers, body) = taken(&world, part, Some(encodings)).await;
+        let coding = headers.get("content-encoding").map(|coding| coding.to_str().unwrap());
+        assert_eq!((status, coding), (200, Some("gzip")), "{encodings}");
+        let mut unzipped = Vec::new();
+        GzDecoder::new(body.as_ref()).read_to_end(&mut unzipped).unwrap();
+        assert!(body.len() < plain.len() && unzipped == plain, "{encodings}");
+    }
+    for encodings in ["", "identity", "br", "gzip;q=0", "gzip;q=0, *", "*;q=0", "gzip;q=x", "xgzip"] {
+        let (status, headers, body) = taken(&world, part, Some(encodings)).await;
+        assert_eq!((status, headers.get("content-encoding")), (200, None), "{encodings}");
+        assert!(body == plain, "{encodings}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_root_leads_to_the_page() {
+    let world = World::new().await;
+    let (status, headers, _) = got(&world, "/").await;
+    assert_eq!((status, headers["location"].as_bytes()), (307, b"/docs".as_slice()));
+    let (_, operators) = {
+        let (edge, _, _) = World::edge(crate::world::Setup::default()).await;
+        handover_http::apart(edge, None)
+    };
+    let answer = operators.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 307, "on the listener of operators, too");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use crate::client::{Answer, Request};
 use crate::document::{DOCUMENT, Operation, written};
 use crate::world::{BUYER, Setup, World};
 
-/// The page at `/docs` is for people, and no part of the document.
+/// The page at `/docs`, and `/` that leads there, are for people, and no part of the document.
 const PAGE: [&str; 3] = ["/docs", "/docs/", "/docs/{*rest}"];
 
 /// Every address that a router knows. It shows them only in its `Debug`.

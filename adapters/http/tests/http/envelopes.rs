@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use handover_application::Role;
-use handover_application::ports::{OnFailed, StoreError};
+use handover_application::ports::{OnFailed, Store, StoreError, UnitOfWork, View};
 use handover_http::{Limits, Problem, Readiness};
 use hyper::body::Frame;
 
@@ -20,7 +20,8 @@ const PRODUCTS: &str = "/api/v1/products";
 #[tokio::test(start_paused = true)]
 async fn an_unknown_address_is_404_whatever_the_method() {
     let world = World::new().await;
-    for path in ["/", "/api", "/api/v1/nothing", "/api/v1/orders/1/nothing", "/api/v1/products/", "//"] {
+    for path in ["/nothing", "/api", "/api/v1/nothing", "/api/v1/orders/1/nothing", "/api/v1/products/", "//"]
+    {
         world.get(path).send().await.expect(404, "A0404");
         world.post(path).send().await.expect(404, "A0404");
     }
@@ -104,10 +105,53 @@ impl Readiness for Slow {
     }
 }
 
+/// What it began may still be done, so that nothing else can be answered (spec §4).
 #[tokio::test(start_paused = true)]
-async fn a_route_that_hangs_is_408() {
+async fn the_outcome_of_a_route_that_hangs_is_unknown() {
     let world = World::with(Setup { readiness: Box::new(Slow), ..Setup::default() }).await;
-    world.get("/readyz").send().await.expect(408, "A0400");
+    for (language, said) in [("en", "with the same idempotency key"), ("zh", "请使用相同的幂等键重试")]
+    {
+        let answer = world.get("/readyz").header("accept-language", language).send().await;
+        let answer = answer.expect(504, "C0002");
+        assert!(answer.message.contains(said), "{}", answer.message);
+    }
+}
+
+/// A store that takes 20 s to begin a unit of work.
+struct SlowStore(Arc<dyn Store>);
+
+#[async_trait]
+impl Store for SlowStore {
+    #[allow(clippy::disallowed_methods, reason = "a slow store, on paused time")]
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        self.0.begin().await
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.0.view().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_outcome_was_unknown_is_answered_when_it_is_repeated() {
+    let world = World::new().await;
+    let store = Some(Arc::new(SlowStore(world.app.tx.store.clone())) as Arc<_>);
+    let slow = World::with(Setup { store, ..Setup::default() }).await;
+    let sell = || {
+        let request = slow.post_as(SELLER, PRODUCTS).header("x-idempotency-key", "lamp-1");
+        request.json(r#"{"title":"a lamp","price":1}"#).send()
+    };
+    // One unit of work claims the key, another lists the product and keeps the answer: after the limit of 30 s.
+    sell().await.expect(504, "C0002");
+    let mut again = sell().await;
+    while again.status != 201 {
+        assert_eq!(again.code, "A0401", "{}", again.text);
+        again = sell().await;
+    }
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    let listed = world.get_as(BUYER, PRODUCTS).send().await;
+    assert_eq!(listed.ids("productId"), [again.id("productId")], "it is listed once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +169,7 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
     let cases: [(Broken, u16, &str); 6] = [
         (Broken(|| StoreError::Unavailable("swordfish".into())), 503, "C0001"),
         (Broken(|| StoreError::Transient("swordfish".into())), 503, "C0001"),
-        (Broken(|| StoreError::CommitUnknown("swordfish".into())), 503, "C0001"),
+        (Broken(|| StoreError::CommitUnknown("swordfish".into())), 504, "C0002"),
         (Broken(|| StoreError::Conflict { what: "swordfish".into() }), 409, "A0409"),
         (Broken(|| StoreError::Backend("swordfish".into())), 500, "B0001"),
         (
@@ -163,7 +207,7 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
             act("outbox/redrive", r#"{"eventIds":["e-1"]}"#),
             act("blocked/Order/1/release", "{}"),
             act("dead-letters/replay", r#"{"filter":{}}"#),
-            act("dead-letters/discard", r#"{"eventIds":["e-1"],"reason":"r"}"#),
+            act("dead-letters/discard", r#"{"keys":["e-1"],"reason":"r"}"#),
         ];
         for request in requests {
             // No adapter conflicts while it reads.

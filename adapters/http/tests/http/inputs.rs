@@ -46,6 +46,98 @@ async fn every_wrong_field_of_a_product_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_is_no_json_names_line_and_column() {
+    let world = World::new().await;
+    for (body, en, zh) in [
+        ("", "is not valid JSON: line 1, column 0", "不是合法的 JSON：第 1 行第 0 列"),
+        (
+            "{\n \"title\": \"a\",\n \"price\" 1}",
+            "is not valid JSON: line 3, column 10",
+            "不是合法的 JSON：第 3 行第 10 列",
+        ),
+        (
+            r#"{"title":"a","price":01}"#,
+            "is not valid JSON: line 1, column 23",
+            "不是合法的 JSON：第 1 行第 23 列",
+        ),
+        (
+            r#"{"title":"a","price":1} x"#,
+            "is not valid JSON: line 1, column 25",
+            "不是合法的 JSON：第 1 行第 25 列",
+        ),
+        ("[1]", "must be a JSON object", "必须是 JSON 对象"),
+    ] {
+        for (language, said) in [("en", en), ("zh", zh)] {
+            let request = world.post_as(SELLER, "/api/v1/products").header("accept-language", language);
+            let answer = request.json(body).send().await.expect(400, "A0400");
+            assert_eq!(answer.wrong_fields(), ["body"]);
+            assert_eq!(answer.data["errors"][0]["message"], said, "{body}");
+        }
+    }
+    // Within JSON, and still nothing that can be read.
+    for (title, field) in
+        [(r#""\ud800""#.to_owned(), "title"), (format!("{}1{}", "[".repeat(200), "]".repeat(200)), "title")]
+    {
+        let body = format!(r#"{{"title":{title},"price":1}}"#);
+        let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), [field]);
+        assert!(
+            answer.data["errors"][0]["message"].as_str().unwrap().starts_with("cannot be read"),
+            "{}",
+            answer.text
+        );
+    }
+}
+
+/// Not those of every column of money.
+#[tokio::test(start_paused = true)]
+async fn an_amount_out_of_range_names_the_limits_of_its_field() {
+    let world = World::new().await;
+    let operator = world.token(STRANGER, 1, &[Role::Operator]);
+    let of_price = "must be from 0.01 to 9999999.99";
+    for amount in ["0", "-1", "10000000", "90071992547409.92", "99999999999999999999999999"] {
+        let body = format!(r#"{{"title":"a","price":{amount}}}"#);
+        let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+        assert_eq!(answer.data["errors"][0]["message"], of_price, "{amount}");
+        if amount == "0" {
+            continue;
+        }
+        let coupon = format!(
+            r#"{{"userId":2,"discount":{amount},"minSpend":{amount},"expiresAt":"2030-01-01T00:00:00Z"}}"#
+        );
+        let request = world.post("/api/v1/ops/coupons").token(&operator).json(coupon);
+        let answer = request.send().await.expect(400, "A0400");
+        assert_eq!(answer.wrong_fields(), ["discount", "minSpend"]);
+        assert_eq!(answer.data["errors"][0]["message"], of_price, "{amount}");
+        assert_eq!(answer.data["errors"][1]["message"], "must be from 0.00 to 9999999.99", "{amount}");
+    }
+    let body = r#"{"title":"a","price":1.001}"#;
+    let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+    assert_ne!(answer.data["errors"][0]["message"], of_price, "what is wrong is the third decimal");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_encoded_body_is_415_and_says_what_is_taken() {
+    let world = World::new().await;
+    for coding in ["gzip", "deflate", "br", "x", "identity, gzip"] {
+        for key in [None, Some("k-1")] {
+            let request = world.post_as(SELLER, "/api/v1/products").header("content-encoding", coding);
+            let request = match key {
+                Some(key) => request.header("x-idempotency-key", key),
+                None => request,
+            };
+            let answer = request.json(PRODUCT).send().await.expect(415, "A0400");
+            assert_eq!(answer.headers["accept-encoding"], "identity");
+            assert!(answer.message.contains("without Content-Encoding"), "{}", answer.message);
+        }
+    }
+    for coding in ["identity", "Identity", ""] {
+        let request = world.post_as(SELLER, "/api/v1/products").header("content-encoding", coding);
+        request.json(PRODUCT).send().await.expect(201, "00000");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_greatest_and_the_least_are_taken() {
     let world = World::new().await;
     let title = "字".repeat(120);
@@ -99,7 +191,8 @@ async fn every_wrong_field_of_an_order_and_its_steps_is_named() {
 async fn every_wrong_parameter_is_named() {
     let world = World::new().await;
     let operator = world.token(STRANGER, 1, &[Role::User, Role::Operator]);
-    let cases: [(&str, &[&str]); 17] = [
+    let cases: [(&str, &[&str]); 18] = [
+        ("orders?as=", &["as"]),
         ("products?limit=0", &["limit"]),
         ("products?limit=101", &["limit"]),
         ("products?limit=ten", &["limit"]),

@@ -207,7 +207,9 @@ fn every_way_around_the_keys_is_refused() {
     for tokens in [Tokens::of_keys(issuer.keys()), Tokens::new(SECRET).unwrap().and_keys(issuer.keys())] {
         assert!(tokens.verify(&good, start()).is_ok());
         for (name, token) in &attacks {
-            assert_eq!(tokens.verify(token, start()), Err(TokenError::NotOurs), "{name}");
+            let refused = tokens.verify(token, start());
+            let is_refused = matches!(refused, Err(TokenError::NotOurs | TokenError::WrongSignature));
+            assert!(is_refused, "{name}: {refused:?}");
         }
     }
 }
@@ -249,10 +251,10 @@ fn issuer_and_audience_are_asked_for_where_they_are_set() {
         json!("HTTPS://ID.EXAMPLE"),
         json!(["https://id.example"]),
     ] {
-        assert_eq!(verified(json!({ "iss": iss })), Err(TokenError::BadClaim("iss")), "{iss}");
+        assert_eq!(verified(json!({ "iss": iss })), Err(TokenError::WrongIssuer), "{iss}");
     }
     for aud in [json!(null), json!(""), json!("shop2"), json!(["other"]), json!([]), json!({ "shop": 1 })] {
-        assert_eq!(verified(json!({ "aud": aud })), Err(TokenError::BadClaim("aud")), "{aud}");
+        assert_eq!(verified(json!({ "aud": aud })), Err(TokenError::WrongAudience), "{aud}");
     }
     let user = UserId::try_from(7).unwrap();
     let own = tokens.issue(user, TenantId::DEFAULT, &[], Duration::from_secs(60), start()).unwrap();

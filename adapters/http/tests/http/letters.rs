@@ -59,7 +59,7 @@ impl World {
     async fn letter_status(&self, key: &str) -> Value {
         let page = self.look("dead-letters").await;
         let items = page["items"].as_array().unwrap();
-        items.iter().find(|item| item["messageKey"] == key).unwrap()["status"].clone()
+        items.iter().find(|item| item["key"] == key).unwrap()["status"].clone()
     }
 }
 
@@ -90,13 +90,13 @@ async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
     assert_eq!(
         items[1],
         json!({
-            "queue": QUEUE, "messageKey": id, "eventId": id, "tenantId": 1, "eventType": "ORDER_CREATED",
+            "queue": QUEUE, "key": id, "eventId": id, "tenantId": 1, "eventType": "ORDER_CREATED",
             "traceId": "t-1", "reason": "消息消费失败: out of paper", "diedAt": "2026-01-31T08:00:00.000000Z",
             "status": "OPEN", "decidedAt": null, "note": null, "body": { "a": "***" }
         })
     );
     assert_eq!(
-        (&items[0]["messageKey"], &items[0]["eventId"], &items[0]["body"]),
+        (&items[0]["key"], &items[0]["eventId"], &items[0]["body"]),
         (&json!(stray), &Value::Null, &json!("***"))
     );
     let cases = [
@@ -131,13 +131,13 @@ async fn a_replayed_letter_takes_effect_and_is_closed_and_what_is_not_ours_is_re
     let world = World::new().await;
     let (order, id) = world.dead_order().await;
     let stray = world.stray().await;
-    let body = json!({ "eventIds": [id, stray, "no-such"], "queue": QUEUE, "reason": "mended" });
-    let dry = json!({ "eventIds": [id, stray, "no-such"], "dryRun": true });
+    let body = json!({ "keys": [id, stray, "no-such"], "queue": QUEUE, "reason": "mended" });
+    let dry = json!({ "keys": [id, stray, "no-such"], "dryRun": true });
     let dry = world.operate(REPLAY, &dry).await.expect(200, "00000").data;
     assert_eq!((&dry["dryRun"], &dry["replayed"]), (&json!(true), &json!(0)));
     assert_eq!(world.letter_status(&id).await, "OPEN");
     let answer = world.operate(REPLAY, &body).await.expect(200, "00000").data;
-    let refused = json!([{ "queue": QUEUE, "messageKey": stray, "why": "no event of ours: discard it" }]);
+    let refused = json!([{ "queue": QUEUE, "key": stray, "why": "no event of ours: discard it" }]);
     assert_eq!(
         answer,
         json!({
@@ -152,7 +152,7 @@ async fn a_replayed_letter_takes_effect_and_is_closed_and_what_is_not_ours_is_re
     assert!(order > 0);
     assert_eq!(
         world.changes().await[0]["selection"],
-        json!({ "eventIds": [id, stray, "no-such"], "queue": QUEUE })
+        json!({ "keys": [id, stray, "no-such"], "queue": QUEUE })
     );
 }
 
@@ -175,7 +175,7 @@ async fn a_discarded_letter_is_closed_with_its_reason() {
     let body = json!({ "filter": { "queue": QUEUE }, "dryRun": true, "reason": "a stray" });
     let dry = world.operate(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!((&dry["matched"], &dry["discarded"]), (&json!(2), &json!(0)));
-    let body = json!({ "eventIds": [stray, "no-such"], "reason": "a stray" });
+    let body = json!({ "keys": [stray, "no-such"], "reason": "a stray" });
     let answer = world.operate(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!(
         answer,
@@ -186,12 +186,12 @@ async fn a_discarded_letter_is_closed_with_its_reason() {
     let again = world.operate(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!(
         (&again["discarded"], &again["refused"]),
-        (&json!(0), &json!([{ "queue": QUEUE, "messageKey": stray, "why": "it was discarded" }]))
+        (&json!(0), &json!([{ "queue": QUEUE, "key": stray, "why": "it was discarded" }]))
     );
     let page = world.look("dead-letters?status=DISCARDED").await;
     let item = &page["items"][0];
     assert_eq!(
-        (&item["messageKey"], &item["note"], &item["decidedAt"]),
+        (&item["key"], &item["note"], &item["decidedAt"]),
         (&json!(stray), &json!("a stray"), &json!("2026-01-31T08:00:00.000000Z"))
     );
     assert_eq!(world.letter_status(&id).await, "OPEN");
@@ -201,16 +201,16 @@ async fn a_discarded_letter_is_closed_with_its_reason() {
 async fn every_wrong_field_of_a_replay_or_discard_is_named() {
     let world = World::new().await;
     let (_, id) = world.dead_order().await;
-    let long = format!(r#"{{"eventIds":["{}"],"reason":"r"}}"#, "x".repeat(65));
+    let long = format!(r#"{{"keys":["{}"],"reason":"r"}}"#, "x".repeat(65));
     let cases: [(&str, &[&str]); 14] = [
         ("null", &["body"]),
-        (r#"{"reason":"r"}"#, &["eventIds"]),
-        (r#"{"eventIds":[],"reason":"r"}"#, &["eventIds"]),
-        (r#"{"eventIds":[true],"reason":"r"}"#, &["eventIds"]),
-        (&long, &["eventIds"]),
-        (r#"{"eventIds":["e"],"filter":{},"reason":"r"}"#, &["filter"]),
+        (r#"{"reason":"r"}"#, &["keys"]),
+        (r#"{"keys":[],"reason":"r"}"#, &["keys"]),
+        (r#"{"keys":[true],"reason":"r"}"#, &["keys"]),
+        (&long, &["keys"]),
+        (r#"{"keys":["e"],"filter":{},"reason":"r"}"#, &["filter"]),
         (r#"{"filter":{},"queue":"q","reason":"r"}"#, &["queue"]),
-        (r#"{"eventIds":["e"],"queue":"a b","reason":"r"}"#, &["queue"]),
+        (r#"{"keys":["e"],"queue":"a b","reason":"r"}"#, &["queue"]),
         (r#"{"filter":{"status":"OPEN"},"reason":"r"}"#, &["filter.status"]),
         (
             r#"{"filter":{"queue":"","eventType":1,"tenantId":"1"},"reason":"r"}"#,
@@ -240,12 +240,12 @@ async fn as_many_of_the_longest_keys_as_may_be_named_fit_into_a_body_with_the_lo
     let world = World::new().await;
     let named = |count: usize| -> Value {
         let keys: Vec<String> = (0..count).map(|number| format!("{number:064}")).collect();
-        json!({ "eventIds": keys, "queue": "q".repeat(255), "reason": "字".repeat(500), "dryRun": false })
+        json!({ "keys": keys, "queue": "q".repeat(255), "reason": "字".repeat(500), "dryRun": false })
     };
     for path in [REPLAY, DISCARD] {
         let answer = world.operate(path, &named(900)).await.expect(200, "00000");
         assert_eq!(answer.data["notFound"].as_array().unwrap().len(), 900);
-        let many = json!({ "eventIds": vec!["e"; 901], "reason": "r" });
+        let many = json!({ "keys": vec!["e"; 901], "reason": "r" });
         let many = world.operate(path, &many).await.expect(400, "A0400");
         assert_eq!(many.data["errors"][0]["message"], "must be a list of 1 to 900 items");
     }

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use handover_application::ports::StoreError;
-use serde_json::Value;
+use handover_http::{TokenRules, Tokens};
+use serde_json::{Value, json};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 
 use crate::shed::gated;
-use crate::world::{BUYER, Broken, Setup, World};
+use crate::tokens::forged;
+use crate::world::{BUYER, Broken, SECRET, Setup, World, start};
 
 /// A log in memory.
 #[derive(Clone, Default)]
@@ -119,4 +121,44 @@ async fn of_a_thousand_that_are_turned_away_one_leaves_a_line() {
     );
     gate.add_permits(1);
     stuck.await.expect(200, "00000");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_for_which_a_token_is_refused_is_in_the_log() {
+    let rules = TokenRules {
+        audience: Some("shop".into()),
+        issuer: Some("https://id.example".into()),
+        ..TokenRules::default()
+    };
+    let world =
+        World::with(Setup { tokens: Some(Tokens::new(SECRET).unwrap().under(rules)), ..Setup::default() })
+            .await;
+    let later = start().timestamp() + 60;
+    let claims = |iss: &str, aud: &str, exp: i64| json!({ "sub": "7", "iss": iss, "aud": aud, "exp": exp });
+    let own = "https://id.example";
+    let log = Log::default();
+    let guard = log.begin();
+    for (secret, claims) in [
+        (SECRET, claims("https://other.example", "shop", later)),
+        (SECRET, claims(own, "bank", later)),
+        (SECRET, claims(own, "shop", 1)),
+        (b"another secret of thirty-two bytes".as_slice(), claims(own, "shop", later)),
+        (SECRET, json!({ "sub": "alice", "iss": own, "aud": "shop", "exp": later })),
+    ] {
+        let token = forged(secret, &json!({ "alg": "HS256" }), &claims);
+        world.get("/api/v1/orders").token(&token).send().await.expect(401, "A0301");
+    }
+    world.get("/api/v1/orders").send().await.expect(401, "A0301");
+    drop(guard);
+    let lines = log.lines();
+    let refused = lines.iter().filter(|line| line["message"] == "authentication: token refused");
+    let reasons: Vec<&str> = refused.map(|line| line["reason"].as_str().unwrap()).collect();
+    let expected = [
+        "wrong issuer",
+        "wrong audience",
+        "expired",
+        "wrong signature",
+        "the claim sub is missing or malformed",
+    ];
+    assert_eq!(reasons, expected);
 }

@@ -57,6 +57,18 @@ async fn a_contradiction_a_wrong_amount_and_an_unknown_payment_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transaction_of_another_payment_is_a_conflict_that_says_so() {
+    let world = World::new().await;
+    let ((_, paid), (order, payment)) = (world.paying().await, world.paying().await);
+    world.callback(&report(paid, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
+    let answer = world.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(409, "A0409");
+    assert_eq!(answer.message, "the transaction txn-1 belongs to another payment");
+    assert_eq!(world.order_status(order).await, "pending");
+    world.callback(&report(payment, "txn-2", "SUCCESS", "88.50")).await.expect(200, "00000");
+    assert_eq!(world.order_status(order).await, "paid");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_what_the_gateway_signed_just_now_is_believed() {
     let world = World::new().await;
     let (order, payment) = world.paying().await;

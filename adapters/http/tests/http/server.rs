@@ -99,9 +99,50 @@ impl Readiness for Held {
 
 #[tokio::test]
 async fn requests_are_served_one_after_another_on_one_connection() {
-    let server = Server::with(Limits { header_read: SHORT, ..Limits::default() }).await;
+    let server = Server::with(Limits { idle: SHORT, header_read: NEVER, ..Limits::default() }).await;
     let answers = rest(server.connect(&HEALTH.repeat(3)).await).await;
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
+    server.stopped().await;
+}
+
+/// One answer, on a connection that stays.
+async fn answered(stream: &mut TcpStream) {
+    let mut text = String::new();
+    while !text.ends_with('}') {
+        let mut bytes = [0; 1024];
+        let count = timeout(PATIENCE, stream.read(&mut bytes)).await.unwrap().unwrap();
+        assert!(count > 0, "closed after {text:?}");
+        text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+    }
+    assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_stays_for_longer_than_a_head_may_take() {
+    let server = Server::with(Limits { idle: NEVER, header_read: SHORT, ..Limits::default() }).await;
+    let mut idle = server.connect(HEALTH).await;
+    for _ in 0..2 {
+        answered(&mut idle).await;
+        // Idle for as long as it takes to close a connection that sends no head.
+        assert_eq!(rest(server.connect("").await).await, "");
+        idle.write_all(HEALTH.as_bytes()).await.unwrap();
+    }
+    answered(&mut idle).await;
+    // What is begun has the limit of every head, also after it was idle.
+    idle.write_all(b"GET /healthz").await.unwrap();
+    assert!(!rest(idle).await.contains("200 OK"));
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_when_others_wait_for_its_place() {
+    let limits = Limits { connections: 1, idle: NEVER, header_read: SHORT, ..Limits::default() };
+    let server = Server::with(limits).await;
+    let mut idle = server.connect(HEALTH).await;
+    answered(&mut idle).await;
+    let mut next = server.connect(HEALTH).await;
+    answered(&mut next).await;
+    assert_eq!(rest(idle).await, "", "it is closed without an answer");
     server.stopped().await;
 }
 

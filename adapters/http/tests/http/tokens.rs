@@ -14,7 +14,7 @@ use crate::world::{HOUR, SECRET, World, start};
 const ORDERS: &str = "/api/v1/orders";
 
 /// A token made by hand: any header, any claims, signed with HMAC-SHA256.
-fn forged(secret: &[u8], header: &Value, claims: &Value) -> String {
+pub(crate) fn forged(secret: &[u8], header: &Value, claims: &Value) -> String {
     let message =
         format!("{}.{}", base64url(header.to_string().as_bytes()), base64url(claims.to_string().as_bytes()));
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
@@ -95,6 +95,15 @@ fn a_signed_token_with_a_bad_claim_is_refused() {
         (json!({ "sub": "alice", "exp": exp }), "sub"),
         (json!({ "sub": 0, "exp": exp }), "sub"),
         (json!({ "sub": 7.5, "exp": exp }), "sub"),
+        (json!({ "sub": "07", "exp": exp }), "sub"),
+        (json!({ "sub": "+7", "exp": exp }), "sub"),
+        (json!({ "sub": " 7", "exp": exp }), "sub"),
+        (json!({ "sub": "7.0", "exp": exp }), "sub"),
+        (json!({ "sub": "7e0", "exp": exp }), "sub"),
+        (json!({ "sub": "\u{ff17}", "exp": exp }), "sub"),
+        (json!({ "sub": "7", "tenant": "01", "exp": exp }), "tenant"),
+        (json!({ "sub": "7", "exp": exp.to_string() }), "exp"),
+        (json!({ "sub": "7", "exp": 1e300 }), "exp"),
         (json!({ "sub": "7", "tenant": 0, "exp": exp }), "tenant"),
         (json!({ "sub": "7", "roles": "operator", "exp": exp }), "roles"),
         (json!({ "sub": "7", "nbf": exp, "exp": exp }), "nbf"),
@@ -102,6 +111,17 @@ fn a_signed_token_with_a_bad_claim_is_refused() {
     for (claims, name) in cases {
         assert_eq!(verified(&claims), Err(TokenError::BadClaim(name)), "{claims}");
     }
+}
+
+/// RFC 7519 §2: a `NumericDate` may have a fraction. It never makes a token valid for longer.
+#[test]
+fn a_fraction_of_a_second_is_a_time() {
+    let now = start().timestamp();
+    let claims = |exp: f64, nbf: f64| json!({ "sub": "7", "exp": now as f64 + exp, "nbf": now as f64 + nbf });
+    assert_eq!(verified(&claims(60.75, -1.5)).unwrap().expires, now + 60);
+    assert_eq!(verified(&claims(-29.5, 0.0)), Err(TokenError::Expired));
+    assert!(verified(&claims(-28.5, 29.5)).is_ok());
+    assert_eq!(verified(&claims(60.0, 30.5)), Err(TokenError::BadClaim("nbf")));
 }
 
 #[test]
@@ -127,7 +147,11 @@ fn only_hs256_under_our_secret_is_ours() {
         "..".to_owned(),
     ];
     for token in cases {
-        assert_eq!(tokens().verify(&token, start()), Err(TokenError::NotOurs), "{token}");
+        let refused = tokens().verify(&token, start());
+        assert!(
+            matches!(refused, Err(TokenError::NotOurs | TokenError::WrongSignature)),
+            "{token}: {refused:?}"
+        );
     }
     let unsigned =
         format!("{}.{}.", base64url(br#"{"alg":"none"}"#), base64url(claims.to_string().as_bytes()));
@@ -160,10 +184,27 @@ async fn a_route_answers_401_and_says_which_scheme_it_wants() {
             None => request,
         };
         let answer = request.send().await.expect(401, "A0301");
-        assert_eq!(answer.headers["www-authenticate"], "Bearer", "{value:?}");
+        // Without a token there is no error to name (RFC 6750 §3.1).
+        let is_refused = value.is_some_and(|value| value.starts_with("Bearer "));
+        let challenge = if is_refused { INVALID_TOKEN } else { "Bearer" };
+        assert_eq!(answer.headers["www-authenticate"], challenge, "{}", answer.text);
         assert!(answer.data.is_null());
     }
+}
+
+const INVALID_TOKEN: &str =
+    r#"Bearer error="invalid_token", error_description="the token is not valid or has expired""#;
+
+/// Who forges tokens learns nothing; the reason is in the log (`logs.rs`).
+#[tokio::test(start_paused = true)]
+async fn every_refused_token_is_answered_alike() {
+    let world = World::new().await;
+    let expired = world.token(7, 1, &[Role::User]);
     tokio::time::advance(HOUR + Duration::from_secs(30)).await;
-    let expired = world.get(ORDERS).token(&good).send().await.expect(401, "A0301");
-    assert_eq!(expired.message, "the token has expired");
+    let forged = forged(b"another secret of thirty-two bytes", &hs256(), &json!({ "sub": "7", "exp": 1 }));
+    for token in [expired.as_str(), forged.as_str(), "no token"] {
+        let answer = world.get(ORDERS).token(token).send().await.expect(401, "A0301");
+        assert_eq!(answer.message, "the token is not valid or has expired");
+        assert_eq!(answer.headers["www-authenticate"], INVALID_TOKEN);
+    }
 }

@@ -17,6 +17,23 @@ mod postgres_bells;
 pub(crate) mod server;
 pub(crate) mod sqlite;
 
+/// Whether a server refuses this user, this password, this database or the rights on it.
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    allow(unused_variables, reason = "a file has no users")
+)]
+pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
+    #[cfg(feature = "mysql")]
+    if mysql::refuses_access(error) {
+        return true;
+    }
+    #[cfg(feature = "postgres")]
+    if postgres::refuses_access(error) {
+        return true;
+    }
+    false
+}
+
 /// Whether it was the database that was away, or the migration that is wrong.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn migration_error(

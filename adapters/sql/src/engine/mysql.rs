@@ -10,7 +10,7 @@ use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, pool, probe};
+use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe};
 use super::{migrations, mysql_bells, mysql_migrations};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
@@ -42,7 +42,7 @@ async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 1, \
          sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
          innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
-         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S} */"
+         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S}, max_statement_time = {STATEMENT_S} */"
     );
     // Safe: the text is ours.
     sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
@@ -226,6 +226,11 @@ fn fault(error: sqlx::Error) -> StoreError {
 
 pub(super) fn number(error: &dyn DatabaseError) -> Option<u16> {
     error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
+}
+
+/// No such user, password or database, or no rights on it, on a table or on a column.
+pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
+    matches!(number(error), Some(1044 | 1045 | 1049 | 1698 | 1142 | 1143))
 }
 
 fn meaning(error: &dyn DatabaseError) -> Meaning {

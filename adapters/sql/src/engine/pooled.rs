@@ -30,6 +30,9 @@ const FRESH: Duration = Duration::from_millis(100);
 const PING: Duration = Duration::from_secs(2);
 /// Statements that a connection keeps prepared: slices come in lengths of powers of two.
 pub(super) const PREPARED: usize = 256;
+/// How long the server works on a statement, in seconds: before nobody waits for it any more. Without a limit of its own a server
+/// goes on when its client has given up, and keeps the locks of the transaction.
+pub(super) const STATEMENT_S: u32 = 14;
 /// How long a lock is waited for, in seconds.
 pub(super) const LOCK_WAIT_S: u32 = 2;
 /// How long a transaction may do nothing, in seconds: a process that was stopped within one must not keep its locks.

@@ -7,10 +7,12 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, PgValueRef};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgDatabaseError, PgRow, PgValueRef};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, pool, probe};
+use super::pooled::{
+    IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
+};
 use super::{migrations, postgres_bells};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
@@ -43,6 +45,7 @@ impl PostgresEngine {
 async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
+         SET statement_timeout = '{STATEMENT_S}s'; \
          SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
          SET enable_seqscan = off; SET enable_bitmapscan = off"
     );
@@ -223,6 +226,12 @@ fn fault(error: sqlx::Error) -> StoreError {
 
 fn of_migration(error: MigrateError) -> StoreError {
     super::migration_error(error, meaning)
+}
+
+/// No such user, password or database, or no rights on it or on a table.
+pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
+    let code = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::code);
+    matches!(code, Some("28000" | "28P01" | "3D000" | "42501"))
 }
 
 fn meaning(error: &dyn DatabaseError) -> Meaning {

@@ -175,8 +175,7 @@ impl fmt::Debug for ServerOptions {
 #[cfg(feature = "mysql")]
 fn mysql(rest: &str) -> Result<Driver, InvalidOptions> {
     known(rest, &MYSQL_PARAMETERS)?;
-    let options =
-        MySqlConnectOptions::from_str(&format!("mysql://{rest}")).map_err(|error| unread(&error))?;
+    let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}")).map_err(|_| unread("mysql"))?;
     Ok(Driver::MySql(Box::new(options)))
 }
 
@@ -189,7 +188,7 @@ fn mysql(_rest: &str) -> Result<Driver, InvalidOptions> {
 fn postgres(rest: &str) -> Result<Driver, InvalidOptions> {
     known(rest, &POSTGRES_PARAMETERS)?;
     let options =
-        PgConnectOptions::from_str(&format!("postgres://{rest}")).map_err(|error| unread(&error))?;
+        PgConnectOptions::from_str(&format!("postgres://{rest}")).map_err(|_| unread("postgres"))?;
     Ok(Driver::Postgres(Box::new(options)))
 }
 
@@ -198,8 +197,12 @@ fn postgres(_rest: &str) -> Result<Driver, InvalidOptions> {
     Err(InvalidOptions("this program was built without PostgreSQL".to_owned()))
 }
 
-fn unread(error: &sqlx::Error) -> InvalidOptions {
-    InvalidOptions(format!("it cannot be read: {error}"))
+/// The driver's own words name neither the place nor the way out.
+fn unread(scheme: &str) -> InvalidOptions {
+    InvalidOptions(format!(
+        "it cannot be read as {scheme}://user:password@host:port/database: a port is a number up to 65535, an sslmode is \
+         one of the server's, and of a password @ is written %40, / %2F and % %25"
+    ))
 }
 
 /// Every parameter is one of these: a mistyped `ssl-mode` must not leave the connection open to readers.
@@ -258,6 +261,7 @@ mod tests {
         ] {
             let error = ServerOptions::parse(url).unwrap_err().to_string();
             assert!(error.contains(why), "{url}: {error}");
+            assert!(!error.contains("error with configuration"), "the words of the driver: {error}");
         }
     }
 }

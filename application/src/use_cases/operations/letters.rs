@@ -110,7 +110,7 @@ impl Letters {
     pub(super) fn selection(&self) -> Map<String, Value> {
         match self {
             Letters::Keys { keys, queue } => asked([
-                ("eventIds", Some(keys.as_slice().iter().map(String::as_str).collect())),
+                ("keys", Some(keys.as_slice().iter().map(String::as_str).collect())),
                 ("queue", queue.as_deref().map(Value::from)),
             ]),
             Letters::Filter { queue, event_type, tenant } => {

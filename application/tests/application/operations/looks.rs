@@ -130,7 +130,7 @@ async fn the_audit_log_shows_an_operator_what_was_done_to_its_tenants_rows_newes
         let page = audit_log(app, &context, AuditFilter { tenant, changes: true }, None, 10).await.unwrap();
         page.items.into_iter().map(|entry| entry.effect.selection).collect()
     };
-    let [first, second] = [r#"{"eventIds":["e-1"]}"#, r#"{"eventIds":["e-2"]}"#];
+    let [first, second] = [r#"{"keys":["e-1"]}"#, r#"{"keys":["e-2"]}"#];
     assert_eq!(selections(operator(), None).await, [second, first]);
     assert!(selections(elsewhere(), None).await.is_empty(), "also what platform did from there");
     assert_eq!(selections(platform(), None).await, [second, first]);

@@ -28,7 +28,7 @@ async fn a_replayed_letter_takes_effect_once_at_the_consumer_it_died_at_with_its
     assert_eq!(world.broker.queues().await.unwrap(), before, "nobody else got a copy");
     let audit = world.audit().await;
     assert_eq!((audit.len(), audit[0].action.as_str(), audit[0].changed), (1, "dead-letters.replay", 1));
-    assert_eq!(audit[0].selection, r#"{"eventIds":["e-1"]}"#);
+    assert_eq!(audit[0].selection, r#"{"keys":["e-1"]}"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,15 +47,27 @@ fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
     for part in ["unknown key outbox.bacth", "shop.toml", "did you mean outbox.batch?"] {
         assert!(text.contains(part), "{text}");
     }
-    assert!(complaint(load_file("[oubtox]\nbatch = 5\n")).contains("unknown key oubtox in"));
     assert!(complaint(load_file("listen = \"127.0.0.1:1\"\n")).contains("did you mean http.listen?"));
+}
+
+#[test]
+fn an_unknown_section_names_the_nearest() {
+    for (written, section, nearest) in [
+        ("[databse]\nurl = \"sqlite://shop.db\"\n", "databse", "[database]"),
+        ("[oubtox]\nbatch = 5\nfoo = 1\n", "oubtox", "[outbox]"),
+        ("[order.timout]\npending-minutes = 1\n", "order.timout", "[order.timeout]"),
+    ] {
+        let text = complaint(load_file(written));
+        assert!(text.starts_with(&format!("unknown section {section} in the file ")), "{text}");
+        assert!(text.ends_with(&format!("did you mean {nearest}? otherwise remove it")), "{text}");
+    }
 }
 
 #[test]
 fn a_key_that_looks_like_none_is_not_taken_for_one() {
     for file in ["[kafka]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
         let text = complaint(load_file(file));
-        assert!(text.contains("unknown key") && !text.contains("did you mean"), "{text}");
+        assert!(text.starts_with("unknown ") && !text.contains("did you mean"), "{text}");
         assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
     }
     for variable in ["HANDOVER_KAFKA__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {

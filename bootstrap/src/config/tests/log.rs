@@ -2,7 +2,7 @@ use tracing::Level;
 
 use super::{complaint, load};
 
-fn level(directives: &str) -> Result<crate::config::Config, crate::config::ConfigError> {
+fn level(directives: &str) -> Result<crate::config::Config, crate::config::ConfigErrors> {
     load(&[("HANDOVER_LOG__LEVEL", directives)])
 }
 
@@ -20,7 +20,7 @@ fn log_level_is_a_level_or_targets_with_levels() {
             "handover_application",
             Some(Level::WARN),
         ),
-        ("handover_application", "handover_application", Some(Level::TRACE)),
+        ("handover_application=", "handover_application", Some(Level::TRACE)),
         ("handover_application=debug", "handover", None),
         ("info,handover_sql=off", "handover_sql", None),
         ("trace", "lapin::channel", None),
@@ -47,7 +47,9 @@ fn log_level_with_spans_says_what_is_supported() {
         assert!(text.contains("filters by span or field ([...]) are not supported"), "{text}");
         assert!(text.contains("info,handover_application=debug"), "{text}");
     }
-    for directives in ["", " ", "a=b=c", "info,handover=loud", "=debug", "info,%"] {
+    for directives in
+        ["", " ", "a=b=c", "info,handover=loud", "=debug", "info,%", "inof", "info,handover_sql"]
+    {
         let text = complaint(level(directives));
         assert!(text.contains("it is no level and no list of directives"), "{text}");
     }

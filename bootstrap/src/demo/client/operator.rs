@@ -70,7 +70,7 @@ impl Api {
         keys: &[&str],
         reason: &str,
     ) -> Result<Answer, Unanswered> {
-        let body = json!({"eventIds": keys, "reason": reason});
+        let body = json!({"keys": keys, "reason": reason});
         self.post(operator, "/api/v1/ops/dead-letters/discard", &body).await
     }
 }

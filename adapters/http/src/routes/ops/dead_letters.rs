@@ -128,10 +128,10 @@ async fn discard(
     Done::ok(&DiscardView::from(discarded))
 }
 
-/// `eventIds`, with or without `queue`, or `filter`; an empty filter is all that nobody decided about.
+/// `keys`, with or without `queue`, or `filter`; an empty filter is all that nobody decided about.
 fn letters(body: &mut Fields) -> Option<Letters> {
     let key = |value: &serde_json::Value| fields::visible_ascii(MAX_KEY_CHARS)(value);
-    let keys = body.optional("eventIds", fields::named(key));
+    let keys = body.optional("keys", fields::named(key));
     let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
     let filter = body.object("filter", filter);
     match (keys?, filter?) {
@@ -140,8 +140,8 @@ fn letters(body: &mut Fields) -> Option<Letters> {
             None => Some(filter),
             Some(_) => body.wrong("queue", messages::QUEUE_OF_FILTER),
         },
-        (None, None) => body.wrong("eventIds", messages::IDS_OR_FILTER),
-        (Some(_), Some(_)) => body.wrong("filter", messages::IDS_OR_FILTER),
+        (None, None) => body.wrong("keys", messages::KEYS_OR_FILTER),
+        (Some(_), Some(_)) => body.wrong("filter", messages::KEYS_OR_FILTER),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use chrono::{DateTime, Datelike, Utc};
 use handover_application::use_cases::operations::{self, Gift, IssueCoupon};
-use handover_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points, Product, UserId};
+use handover_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points, UserId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -210,8 +210,7 @@ fn granted(value: &Value) -> Result<Points, Text> {
 }
 
 fn min_spend(value: &Value) -> Result<Money, Text> {
-    let money = fields::money(value)?;
-    if money.minor() <= *Product::PRICE_MINOR.end() { Ok(money) } else { Err(messages::MIN_SPEND_RANGE) }
+    fields::amount_within(value, 0, messages::MIN_SPEND_RANGE)
 }
 
 /// A moment that is still to come, cut to the microsecond that is stored: asked again with the same text, it is the same.
