@@ -37,7 +37,7 @@ const RUNS: u32 = 7;
 
 /// Rows that a statement may read for each that it returns, and in any case.
 const PER_ROW: usize = 20;
-const ANYWAY: usize = 100;
+const ANYWAY: usize = 300;
 
 async fn hot_statements_read_by_their_index_what_they_return(kind: ServerKind) {
     check(kind, 20_000).await;
@@ -54,12 +54,23 @@ async fn check(kind: ServerKind, rows: u32) {
     let database = migrated(kind).await;
     let mut reads = Reads::of(&database).await;
     fill::keep_statistics(&database).await;
-    let planned_empty = store(&database);
-    run_all(&planned_empty, &mut reads, "empty").await;
-    fill::settled(&database, rows).await;
-    fill::live(&planned_empty).await;
-    run_all(&planned_empty, &mut reads, "planned while empty").await;
-    planned_empty.close().await;
+    // Statements that were prepared while tables were empty or small, each on a connection that goes on.
+    let mut early = vec![(store(&database), "planned while empty".to_owned())];
+    run_all(&early[0].0, &mut reads, "empty").await;
+    fill::live(&early[0].0).await;
+    let mut filled = 0;
+    for small in [100, 1_000, 5_000] {
+        fill::settled(&database, filled, small).await;
+        filled = small;
+        let store = store(&database);
+        run_all(&store, &mut reads, &format!("of {small} rows")).await;
+        early.push((store, format!("planned for {small} rows")));
+    }
+    fill::settled(&database, filled, rows).await;
+    for (store, state) in early {
+        run_all(&store, &mut reads, &state).await;
+        store.close().await;
+    }
     let planned_fresh = store(&database);
     run_all(&planned_fresh, &mut reads, "without statistics").await;
     planned_fresh.close().await;

@@ -178,7 +178,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn pending(&self) -> &'static str {
-        "o.status IN ('NEW', 'RETRY')"
+        "o.status IN ('NEW', 'RETRY') AND o.retry_count >= 0"
     }
 
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {

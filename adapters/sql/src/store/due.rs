@@ -73,10 +73,11 @@ pub(super) fn in_order_of_ids(
     let sql = format!(
         "SELECT {COLUMNS}, CASE WHEN o.event_type <> '{timeout}' AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}' \
-           AND e.aggregate_seq < o.aggregate_seq AND e.id > o.id) THEN 1 ELSE 0 END AS overtaken \
+           AND e.aggregate_seq < o.aggregate_seq AND {id} > o.id) THEN 1 ELSE 0 END AS overtaken \
          FROM outbox_events o {pending} WHERE {conditions} ORDER BY o.id LIMIT ?",
         order = dialect.index("idx_outbox_order"),
         pending = dialect.index("idx_outbox_pending"),
+        id = dialect.unindexed("e.id"),
     );
     values.push(limit(most).into());
     (sql, values)

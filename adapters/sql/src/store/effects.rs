@@ -225,7 +225,7 @@ impl Session {
                     from: "listing_changes".to_owned(),
                     column: "product_id",
                     keys: products.into_iter().map(Value::from).collect(),
-                    conditions: "tenant_id = ?".to_owned(),
+                    conditions: format!("{} = ?", self.dialect.unindexed("tenant_id")),
                     values: values![tenant.get()],
                     order: "id",
                     ..LookUp::default()

@@ -54,11 +54,12 @@ pub(super) async fn analyze(database: &TestDatabase) {
     }
 }
 
-/// So many rows in each table, made by the server itself.
-pub(super) async fn settled(database: &TestDatabase, rows: u32) {
+/// Rows in each table, made by the server itself: those numbered above `from`, up to `to`.
+pub(super) async fn settled(database: &TestDatabase, from: u32, to: u32) {
+    let first = from + 1;
     let numbers = match database.server().kind() {
-        ServerKind::MariaDb => format!("seq_1_to_{rows}"),
-        ServerKind::Postgres => format!("generate_series(1, {rows}) AS seq"),
+        ServerKind::MariaDb => format!("seq_{first}_to_{to}"),
+        ServerKind::Postgres => format!("generate_series({first}, {to}) AS seq"),
     };
     let day = "'2026-01-01'";
     for (into, values) in [

@@ -67,7 +67,7 @@ pub(super) async fn by_key(
             from: "asset_operations".to_owned(),
             column: "idempotency_key",
             keys: keys.into_iter().map(Value::from).collect(),
-            conditions: "tenant_id = ?".to_owned(),
+            conditions: format!("{} = ?", session.dialect.unindexed("tenant_id")),
             values: values![tenant.get()],
             ..LookUp::default()
         });
@@ -92,7 +92,7 @@ pub(super) async fn entries_by_key(
             from: "ledger_entries".to_owned(),
             column: "idempotency_key",
             keys: keys.into_iter().map(Value::from).collect(),
-            conditions: "tenant_id = ?".to_owned(),
+            conditions: format!("{} = ?", session.dialect.unindexed("tenant_id")),
             values: values![tenant.get()],
             ..LookUp::default()
         });
