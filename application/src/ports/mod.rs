@@ -48,7 +48,9 @@ pub use idempotency::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState,
     Standing, StoredAnswer,
 };
-pub use leases::{IdBlocks, IdKind, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
+pub use leases::{
+    IdBlocks, IdKind, IdQueries, IdState, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId,
+};
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};

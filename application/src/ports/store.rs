@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::{
     AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo,
-    DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, LeaseQueries, LeaseRepo,
-    NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo,
+    DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, IdQueries, LeaseQueries,
+    LeaseRepo, NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo,
     PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries,
     RequestRepo,
 };
@@ -101,6 +101,7 @@ pub trait View:
     + NotificationQueries
     + CreditQueries
     + LeaseQueries
+    + IdQueries
     + AuditQueries
     + RequestQueries
     + Send
@@ -120,6 +121,7 @@ impl<T> View for T where
         + NotificationQueries
         + CreditQueries
         + LeaseQueries
+        + IdQueries
         + AuditQueries
         + RequestQueries
         + Send

@@ -158,7 +158,13 @@ flaws! { broken_by(Flaw) {
     scores_have_no_upper_limit: ScoresHaveNoUpperLimit breaks [
         "the_score_follows_from_the_counts_alone",
     ]
+    id_blocks_are_not_raised: IdBlocksAreNotRaised breaks [
+        "a_raised_block_begins_there_or_above_and_never_lower",
+        "the_ids_of_a_kind_stand_where_blocks_and_rows_say",
+    ]
+    taken_ids_are_not_seen: TakenIdsAreNotSeen breaks ["an_id_is_taken_by_a_row_of_any_tenant"]
     id_blocks_overlap: IdBlocksOverlap breaks [
+        "a_raised_block_begins_there_or_above_and_never_lower",
         "a_block_begins_after_the_last_of_the_one_before",
         "a_dropped_unit_hands_out_nothing_twice",
         "blocks_of_one_unit_do_not_overlap",

@@ -1,7 +1,7 @@
 //! Blocks of ids.
 
 use async_trait::async_trait;
-use handover_application::ports::{IdBlocks, IdKind, StoreError};
+use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState, StoreError};
 
 use crate::session::Session;
 use crate::value::values;
@@ -25,8 +25,54 @@ impl Session {
     }
 }
 
+/// The table of the rows that have these ids.
+const fn table(kind: IdKind) -> &'static str {
+    match kind {
+        IdKind::Product => "products",
+        IdKind::Order => "orders",
+        IdKind::Payment => "payments",
+        IdKind::Refund => "refunds",
+        IdKind::Coupon => "coupons",
+    }
+}
+
+#[async_trait]
+impl IdQueries for Session {
+    async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
+        let block = "SELECT kind, next_id FROM id_blocks WHERE kind = ?";
+        let next = match self.fetch_one(block, values![kind.as_str()]).await? {
+            Some(row) => row.of("id_blocks", "kind").int("next_id")?,
+            None => 1,
+        };
+        let newest = format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1", table(kind));
+        let largest = match self.fetch_one(&newest, Vec::new()).await? {
+            Some(row) => row.of(table(kind), "id").int("id")?,
+            None => 0,
+        };
+        Ok(IdState { next, largest })
+    }
+
+    async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
+        let sql = format!("SELECT id FROM {} WHERE id = ?", table(kind));
+        Ok(self.fetch_one(&sql, values![id]).await?.is_some())
+    }
+}
+
 #[async_trait]
 impl IdBlocks for Session {
+    async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
+        let lock = self.dialect.for_update();
+        let block = format!("SELECT kind, next_id FROM id_blocks WHERE kind = ? {lock}");
+        if self.fetch_one(&block, values![kind.as_str()]).await?.is_none() {
+            let insert = "INSERT INTO id_blocks (kind, next_id) VALUES (?, ?)";
+            self.execute(insert, values![kind.as_str(), next]).await?;
+            return Ok(());
+        }
+        let raise = "UPDATE id_blocks SET next_id = ? WHERE kind = ? AND next_id < ?";
+        self.execute(raise, values![next, kind.as_str(), next]).await?;
+        Ok(())
+    }
+
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
         self.take_block(kind.as_str(), size).await
     }

@@ -1,6 +1,6 @@
 //! A process's way to the store that a test can cut: away for a while, or commits whose answer is lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -38,9 +38,15 @@ struct Switches {
     commits: VecDeque<CommitFault>,
     begun: u64,
     asked: u64,
+    set_back: BTreeMap<IdKind, i64>,
 }
 
 impl StoreFaults {
+    /// Blocks of ids of this kind begin so much lower, as after a restored backup, until they are raised.
+    pub(crate) fn set_ids_back(&self, kind: IdKind, by: i64) {
+        self.switches().set_back.insert(kind, by);
+    }
+
     /// Cuts or mends the way to the store: nothing new can begin.
     pub(crate) fn set_away(&self, away: bool) {
         self.switches().away = away;
@@ -59,6 +65,10 @@ impl StoreFaults {
     /// How often anything was asked of the store, also while it was away.
     pub(crate) fn asked(&self) -> u64 {
         self.switches().asked
+    }
+
+    fn set_back(&self, kind: IdKind, id: i64) -> i64 {
+        (id - self.switches().set_back.get(&kind).copied().unwrap_or(0)).max(1)
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -262,9 +272,30 @@ passes_on!(LeaseRepo {
     fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
     fn end_all_leases() -> ();
 });
-passes_on!(IdBlocks {
-    fn take_id_block(kind: IdKind, size: u32) -> i64;
-});
+#[async_trait]
+impl IdQueries for FaultyUnit {
+    async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
+        let state = self.inner.id_state(kind).await?;
+        Ok(IdState { next: self.faults.set_back(kind, state.next), ..state })
+    }
+
+    async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
+        self.inner.id_is_taken(kind, id).await
+    }
+}
+
+#[async_trait]
+impl IdBlocks for FaultyUnit {
+    async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
+        self.faults.switches().set_back.remove(&kind);
+        self.inner.raise_id_block(kind, next).await
+    }
+
+    async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
+        let first = self.inner.take_id_block(kind, size).await?;
+        Ok(self.faults.set_back(kind, first))
+    }
+}
 passes_on!(AssetQueries {
     fn coupon_by_id(tenant: TenantId, id: CouponId) -> Option<Coupon>;
     fn coupons_page(tenant: TenantId, user: UserId, before: Option<CouponId>, limit: u32) -> Vec<Coupon>;

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handover_application::ports::{IdKind, StoreError};
+use handover_application::ports::{IdKind, IdState, StoreError};
+use handover_domain::{Coupon, Order, Payment, Product, Refund};
 use tokio::sync::Barrier;
 
 use super::super::within;
 use super::{StoreRig, begin, in_unit};
+use crate::samples::{coupon, order, payment, product, refund, tenant};
 
 async fn take(rig: &dyn StoreRig, kind: IdKind, size: u32) -> i64 {
     in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("a block is reserved"))
@@ -49,6 +51,54 @@ pub async fn a_dropped_unit_hands_out_nothing_twice(rig: &dyn StoreRig) {
     let second = take(rig, IdKind::Order, 10).await;
     assert!(second >= first + 10);
     assert!(take(rig, IdKind::Order, 10).await >= second + 10);
+}
+
+/// A block that is raised begins at the id that was named, or where it would have begun if that is higher.
+pub async fn a_raised_block_begins_there_or_above_and_never_lower(rig: &dyn StoreRig) {
+    for kind in IdKind::ALL {
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("a block is raised"));
+        assert_eq!(take(rig, kind, 10).await, 500, "{kind:?}");
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("nothing is to be raised"));
+        assert!(take(rig, kind, 10).await >= 510, "{kind:?}");
+    }
+}
+
+/// Before the first block the next id is 1 and the largest 0.
+pub async fn the_ids_of_a_kind_stand_where_blocks_and_rows_say(rig: &dyn StoreRig) {
+    let state = async |kind| rig.store().view().await.unwrap().id_state(kind).await.unwrap();
+    for kind in IdKind::ALL {
+        assert_eq!(state(kind).await, IdState { next: 1, largest: 0 }, "{kind:?}");
+    }
+    insert_one_of_each(rig, 40).await;
+    for kind in IdKind::ALL {
+        let found = state(kind).await;
+        assert_eq!((found, found.is_behind()), (IdState { next: 1, largest: 40 }, true), "{kind:?}");
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 41).await.expect("a block is raised"));
+        let raised = state(kind).await;
+        assert_eq!((raised, raised.is_behind()), (IdState { next: 41, largest: 40 }, false), "{kind:?}");
+    }
+}
+
+/// An id is taken in all tenants by a row of one.
+pub async fn an_id_is_taken_by_a_row_of_any_tenant(rig: &dyn StoreRig) {
+    insert_one_of_each(rig, 40).await;
+    let mut view = rig.store().view().await.unwrap();
+    for kind in IdKind::ALL {
+        assert!(view.id_is_taken(kind, 40).await.unwrap(), "{kind:?}");
+        assert!(!view.id_is_taken(kind, 41).await.unwrap(), "{kind:?}");
+    }
+}
+
+/// A row of each kind with this id, of another tenant than the usual one.
+async fn insert_one_of_each(rig: &dyn StoreRig, id: i64) {
+    let tenant = tenant(2);
+    in_unit!(rig, |unit| {
+        unit.insert_product(&Product { tenant, ..product(id) }).await.unwrap();
+        unit.insert_order(&Order { tenant, ..order(id) }).await.unwrap();
+        unit.insert_payment(&Payment { tenant, ..payment(id, id) }).await.unwrap();
+        unit.insert_refund(&Refund { tenant, ..refund(id, id) }).await.unwrap();
+        unit.insert_coupon(&Coupon { tenant, ..coupon(id) }).await.unwrap();
+    });
 }
 
 /// Sixteen processes that take blocks at once never get an id that another has.

@@ -460,6 +460,9 @@ super::rules::rules! { store_rules: store, StoreRig;
         blocks_of_one_unit_do_not_overlap,
         a_dropped_unit_hands_out_nothing_twice,
         blocks_taken_at_once_do_not_overlap,
+        a_raised_block_begins_there_or_above_and_never_lower,
+        the_ids_of_a_kind_stand_where_blocks_and_rows_say,
+        an_id_is_taken_by_a_row_of_any_tenant,
     ]
 }
 

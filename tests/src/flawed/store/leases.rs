@@ -47,8 +47,22 @@ writes! {
     }
 }
 
+reads! {
+    IdQueries {
+        fn id_state(kind: IdKind) -> IdState;
+    }
+
+    async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
+        Ok(!self.has(Flaw::TakenIdsAreNotSeen) && self.inner().id_is_taken(kind, id).await?)
+    }
+}
+
 writes! {
     IdBlocks {}
+
+    async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
+        if self.has(Flaw::IdBlocksAreNotRaised) { Ok(()) } else { self.inner().raise_id_block(kind, next).await }
+    }
 
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
         let first = self.inner().take_id_block(kind, size).await?;

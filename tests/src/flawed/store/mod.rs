@@ -48,6 +48,8 @@ pub enum Flaw {
     CreditLeaksToOtherTenants,
     ScoresHaveNoUpperLimit,
     IdBlocksOverlap,
+    IdBlocksAreNotRaised,
+    TakenIdsAreNotSeen,
     ForgottenRelaysLiveOn,
     EndedLeasesAreNotRenewed,
     CommitReportsSuccessAfterAFailure,

@@ -16,4 +16,5 @@ passes_on! { impl LeaseRepo for UnitOfWork {
 } }
 passes_on! { impl IdBlocks for UnitOfWork {
     fn take_id_block(kind: IdKind, size: u32) -> i64;
+    fn raise_id_block(kind: IdKind, next: i64) -> ();
 } }

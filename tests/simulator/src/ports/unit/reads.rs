@@ -118,6 +118,10 @@ passes_on! { impl LeaseQueries for View {
     fn live_relays() -> Vec<RelayId>;
     fn partition_leases() -> Vec<PartitionLease>;
 } }
+passes_on! { impl IdQueries for View {
+    fn id_state(kind: IdKind) -> IdState;
+    fn id_is_taken(kind: IdKind, id: i64) -> bool;
+} }
 passes_on! { impl RequestQueries for View {
     fn request_of(scope: &RequestScope) -> Option<KeptRequest>;
 } }
