@@ -53,7 +53,7 @@ async fn a_market_where_everything_arrived_is_sound() {
         "events": told["events"], "confirmed": told["confirmed"], "consumed": told["consumed"],
         "effects": told["effects"], "pending": 1, "parked": 0, "sound": true,
         "counts": {
-            "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "doubledEffect": 0,
+            "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "unknownEvent": 0, "doubledEffect": 0,
             "effectWithoutFact": 0,
             "missingHold": 0, "notBooked": 0, "unbalanced": 0, "drifted": 0
         },

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
-use handover_application::ports::{AuditFilter, Changed, Expected, Store};
+use handover_application::ports::{AuditFilter, Changed, DeadLetter, DeadLetterStatus, Expected, Store};
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_domain::*;
 
 use super::market::{Market, With, operator};
-use crate::support::{BUYER, TENANT, by, pass, secs};
+use crate::support::{BUYER, TENANT, by, message, pass, secs};
 
 async fn reconciled(market: &Market, repair: bool) -> Reconciliation {
     let now = market.world.now();
@@ -191,4 +191,37 @@ async fn a_hold_that_is_not_there_yet_is_no_finding() {
     let order = market.order(With { wallet: 2_000, ..With::default() }).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
     assert_eq!(reconciled(&market, false).await.findings, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
+    let (market, order) = busy().await;
+    let row = market.world.rows().await.into_iter().find(|row| row.aggregate.id == order.id.get()).unwrap();
+    let known = message(&row).body;
+    let gone = known.replace(row.event_id.as_str(), "gone-1");
+    let letter = |key: &str, body: &str| DeadLetter {
+        queue: "a.queue".into(),
+        key: key.into(),
+        tenant: TENANT,
+        event_type: Some(row.event_type.clone()),
+        trace_id: None,
+        body: body.into(),
+        reason: "why".into(),
+        died_at: market.world.now(),
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    };
+    let mut unit = market.world.store.begin().await.unwrap();
+    unit.park(&[letter("known", &known), letter("gone", &gone), letter("no envelope", "{}")]).await.unwrap();
+    unit.commit().await.unwrap();
+    for repair in [false, true] {
+        let told = reconciled(&market, repair).await;
+        assert_eq!(told.findings.len(), 1, "{told:?}");
+        let finding = &told.findings[0];
+        assert_eq!((finding.kind, finding.mended), (FindingKind::UnknownEvent, None));
+        assert_eq!(finding.event_id.as_ref().map(EventId::as_str), Some("gone-1"));
+        assert!(finding.what.contains("there is no outbox row of event gone-1"), "{}", finding.what);
+        assert!(!told.is_sound());
+    }
 }

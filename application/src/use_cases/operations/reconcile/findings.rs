@@ -2,7 +2,7 @@
 
 use handover_domain::{EventId, OrderId, TenantId};
 
-use crate::ports::{EffectKind, EffectOfFact, LedgerFlaw};
+use crate::ports::{DeadLetter, EffectKind, EffectOfFact, LedgerFlaw};
 
 /// What kind of thing is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,8 @@ pub enum FindingKind {
     NotConsumed,
     /// A consumer recorded an event as applied, and what it did is not there.
     MissingEffect,
+    /// A message died at a consumer, and there is no outbox row of its event.
+    UnknownEvent,
     /// A fact of an order has the same effect more often than once.
     DoubledEffect,
     /// An effect of an order that does not exist, or of a fact that the order's row contradicts.
@@ -36,6 +38,7 @@ impl FindingKind {
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
         FindingKind::MissingEffect,
+        FindingKind::UnknownEvent,
         FindingKind::DoubledEffect,
         FindingKind::EffectWithoutFact,
         FindingKind::MissingHold,
@@ -51,6 +54,7 @@ impl FindingKind {
             FindingKind::NotConfirmed => "notConfirmed",
             FindingKind::NotConsumed => "notConsumed",
             FindingKind::MissingEffect => "missingEffect",
+            FindingKind::UnknownEvent => "unknownEvent",
             FindingKind::DoubledEffect => "doubledEffect",
             FindingKind::EffectWithoutFact => "effectWithoutFact",
             FindingKind::MissingHold => "missingHold",
@@ -124,6 +128,24 @@ impl Finding {
             consumer: None,
             what: format!("{} has {}, and the order does not exist", kind.table(), effect.fact),
             key: Some(effect.fact),
+            mended: None,
+        }
+    }
+
+    /// A dead letter whose event the outbox does not know: the database was restored, or the message is not ours.
+    pub(super) fn of_letter(letter: DeadLetter, event_id: EventId) -> Finding {
+        Finding {
+            kind: FindingKind::UnknownEvent,
+            tenant: letter.tenant,
+            order: None,
+            what: format!(
+                "dead letter {} of {}: there is no outbox row of event {event_id}",
+                letter.key, letter.queue
+            ),
+            event_id: Some(event_id),
+            event_type: letter.event_type,
+            consumer: None,
+            key: None,
             mended: None,
         }
     }

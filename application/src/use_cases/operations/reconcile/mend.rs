@@ -40,7 +40,8 @@ pub(super) async fn mend(
             Ok(Some(Mended::Announced))
         }
         (
-            FindingKind::DoubledEffect
+            FindingKind::UnknownEvent
+            | FindingKind::DoubledEffect
             | FindingKind::EffectWithoutFact
             | FindingKind::Unbalanced
             | FindingKind::Drifted,

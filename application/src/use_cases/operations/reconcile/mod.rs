@@ -9,13 +9,14 @@ mod mend;
 
 pub use findings::{Finding, FindingKind, Mended};
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::TenantId;
+use handover_domain::{Envelope, EventId, TenantId};
 
 use super::{Action, Reason, asked, count, rfc3339};
-use crate::ports::EffectKind;
+use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, EffectKind};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext};
@@ -32,7 +33,10 @@ pub const GRACE: Duration = Duration::from_secs(60);
 /// order, and the tables grow without end.
 const NEWEST_EFFECTS: u32 = 10_000;
 
-/// How many orders are read at a time.
+/// How many of the newest open dead letters are compared with the outbox.
+const NEWEST_LETTERS: usize = 10_000;
+
+/// How many orders or dead letters are read at a time.
 const BATCH: u32 = 200;
 
 /// What is to be compared.
@@ -142,12 +146,40 @@ pub async fn reconcile(
             keep(&mut told, Finding::without_order(kind, effect));
         }
     }
+    for finding in letters_without_event(app, tenant).await? {
+        keep(&mut told, finding);
+    }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
     for flaw in &app.view().await?.ledger_flaws(tenant, limit).await? {
         keep(&mut told, Finding::of_ledger(flaw));
     }
     call(&command).told(app, context, tenant, count(told.findings.len())).await?;
     Ok(told)
+}
+
+/// The open dead letters whose event has no outbox row, among the newest.
+async fn letters_without_event(app: &App, tenant: Option<TenantId>) -> Result<Vec<Finding>, UseCaseError> {
+    let filter =
+        DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
+    let (mut found, mut before, mut looked_at) = (Vec::new(), None, 0);
+    let mut view = app.view().await?;
+    while looked_at < NEWEST_LETTERS {
+        let letters = view.dead_letters_page(&filter, before, BATCH).await?;
+        let Some(last) = letters.last() else { break };
+        before = Some(last.id);
+        looked_at += letters.len();
+        let named: Vec<(DeadLetter, EventId)> = letters
+            .into_iter()
+            .filter_map(|letter| Some((Envelope::parse(&letter.effect.body).ok()?.event_id, letter.effect)))
+            .map(|(event, letter)| (letter, event))
+            .collect();
+        let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
+        let rows = view.outbox_by_event(&events).await?;
+        let known: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
+        let unknown = named.into_iter().filter(|(_, event)| !known.contains(event));
+        found.extend(unknown.map(|(letter, event)| Finding::of_letter(letter, event)));
+    }
+    Ok(found)
 }
 
 /// The call as the audit log names it, beside each finding that it mended.
