@@ -10,7 +10,7 @@ use handover_domain::{EventId, PointsRules};
 use crate::idempotency::RequestSettings;
 use crate::ports::{
     Broker, EventMetadata, Gateway, GatewayError, IdempotencyStore, NewEvent, OnFailed, RefundRequest,
-    StoreError, View,
+    StoreError, UnitOfWork, View,
 };
 use crate::{CommandContext, Extensions, Ids, Transactor};
 
@@ -151,6 +151,14 @@ impl Announcer {
     /// The id of the command's first event: in the outbox if and only if the command was committed.
     pub fn first_id(&self) -> Option<&EventId> {
         self.ids.first()
+    }
+
+    /// Whether the command was committed: whether its first event is in the outbox.
+    pub(crate) async fn is_announced(&self, unit: &mut dyn UnitOfWork) -> Result<bool, StoreError> {
+        match self.first_id() {
+            Some(id) => Ok(!unit.outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
+            None => Ok(false),
+        }
     }
 
     /// The trace of the command.

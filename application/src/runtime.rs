@@ -34,7 +34,7 @@ impl Roles {
 
 /// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing.
 /// Every process does this before it takes its first order, whatever its roles. A broker that is away keeps nobody from
-/// starting: events wait for it in the outbox, and it is told when it comes.
+/// starting: events wait for it in the outbox, and it is told when it comes. Blocks of ids that were set back are raised.
 pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
     match answered(app.broker.declare(&app.topology())).await {
         Ok(()) => {}
@@ -46,6 +46,7 @@ pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
     for subscriber in app.subscribers() {
         subscribe(app, subscriber.handler.name()).await?;
     }
+    app.ids.raise().await?;
     Ok(())
 }
 

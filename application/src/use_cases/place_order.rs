@@ -4,6 +4,7 @@ use handover_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, Pro
 
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
+use crate::ids::{require_free, with_own_ids};
 use crate::mutants::{Mutant, append_later, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext, append};
@@ -36,6 +37,10 @@ pub async fn place_order(
     context: &CommandContext,
     command: PlaceOrder,
 ) -> Result<Order, UseCaseError> {
+    with_own_ids(&app.ids, || place(app, context, command)).await
+}
+
+async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Result<Order, UseCaseError> {
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
     let announcer = app.announcer(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
@@ -44,11 +49,14 @@ pub async fn place_order(
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (announcer, apart) = (announcer.clone(), apart.clone());
         Box::pin(async move {
-            if attempt.may_have_happened()
-                && let Some(placed) = unit.order_by_id(tenant, new.id).await?
-                && !planted(Mutant::RetryAfterUnknownDecidesAgain)
-            {
-                return Ok(placed);
+            if attempt.may_have_happened() && !planted(Mutant::RetryAfterUnknownDecidesAgain) {
+                // The order is this command's if its event is: nobody else has the event's id.
+                if announcer.is_announced(unit).await?
+                    && let Some(placed) = unit.order_by_id(tenant, new.id).await?
+                {
+                    return Ok(placed);
+                }
+                require_free(unit, IdKind::Order, new.id.get()).await?;
             }
             let product = unit
                 .product_by_id(tenant, command.product)

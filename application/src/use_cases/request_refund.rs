@@ -3,13 +3,14 @@
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundCause,
-    RefundRefusal, RefundResult, RefundStatus,
+    RefundId, RefundRefusal, RefundResult, RefundStatus,
 };
 
 use super::operations::{Action, Reason, asked, found_done};
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
+use crate::ids::{IdTaken, with_own_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, IdKind, UnitOfWork};
 use crate::{App, CommandContext, MASK, Role, privacy};
@@ -33,13 +34,21 @@ pub async fn request_refund(
     context: &CommandContext,
     command: RequestRefund,
 ) -> Result<Refund, UseCaseError> {
+    with_own_ids(&app.ids, || request(app, context, command.clone())).await
+}
+
+async fn request(
+    app: &App,
+    context: &CommandContext,
+    command: RequestRefund,
+) -> Result<Refund, UseCaseError> {
     let user = context.user();
     let is_operator = context.has(Role::Operator);
     if user.is_none() && !is_operator {
         return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
     }
     let (tenant, sees_people) = (context.tenant, privacy::sees_people(context));
-    let id = app.ids.next(IdKind::Refund).await?;
+    let id: RefundId = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
     let entry = audited(context, &command, announcer.now);
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
@@ -53,7 +62,10 @@ pub async fn request_refund(
             if attempt.may_have_happened()
                 && let Some(before) = unit.refund_by_id(id).await?
             {
-                return Ok(before);
+                // A refund of this order, begun in this microsecond: an order has one in processing.
+                let written = (before.tenant, before.order, before.create_time);
+                let is_ours = written == (tenant, order.id, announcer.now);
+                return if is_ours { Ok(before) } else { Err(IdTaken::refusal(IdKind::Refund, id.get())) };
             }
             let party = user.map_or(OrderActor::Stranger, |user| order.party(user));
             let (actor, cause) = if is_operator && party != OrderActor::Buyer {

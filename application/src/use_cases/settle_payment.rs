@@ -8,6 +8,7 @@ use handover_domain::{
 
 use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
+use crate::ids::{IdTaken, with_own_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, StoreError, UnitOfWork};
 use crate::{App, CommandContext, append, with_tx};
@@ -32,11 +33,25 @@ pub async fn settle_payment(
     context: &CommandContext,
     command: SettlePayment,
 ) -> Result<Payment, UseCaseError> {
+    with_own_ids(&app.ids, || settle_reported(app, context, command.clone())).await
+}
+
+async fn settle_reported(
+    app: &App,
+    context: &CommandContext,
+    command: SettlePayment,
+) -> Result<Payment, UseCaseError> {
     let announcer = app.announcer(context, 2);
-    let refund = app.ids.next(IdKind::Refund).await?;
-    with_tx(&app.tx, move |unit, _| {
+    let refund: RefundId = app.ids.next(IdKind::Refund).await?;
+    with_tx(&app.tx, move |unit, attempt| {
         let (announcer, report) = (announcer.clone(), command.report.clone());
         Box::pin(async move {
+            if attempt.may_have_happened()
+                && let Some(taken) = unit.refund_by_id(refund).await?
+                && (taken.payment, taken.create_time) != (command.payment, announcer.now)
+            {
+                return Err(IdTaken::refusal(IdKind::Refund, refund.get()));
+            }
             let payment = unit
                 .payment_by_id(command.payment)
                 .await?

@@ -1,13 +1,14 @@
 //! A buyer starts to pay.
 
 use handover_domain::{
-    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentResult, PaymentStatus,
-    Settlement,
+    Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentResult,
+    PaymentStatus, Settlement,
 };
 
 use super::UseCaseError;
 use super::settle_payment::{By, assets_are_locked, settle};
 use crate::idempotency::{Effect, with_answer};
+use crate::ids::{IdTaken, with_own_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
@@ -29,9 +30,14 @@ pub async fn start_payment(
     context: &CommandContext,
     command: StartPayment,
 ) -> Result<Payment, UseCaseError> {
+    with_own_ids(&app.ids, || start(app, context, command.clone())).await
+}
+
+async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Result<Payment, UseCaseError> {
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
     let tenant = context.tenant;
-    let (id, refund) = (app.ids.next(IdKind::Payment).await?, app.ids.next(IdKind::Refund).await?);
+    let id: PaymentId = app.ids.next(IdKind::Payment).await?;
+    let refund = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
     let now = announcer.now;
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
@@ -41,14 +47,16 @@ pub async fn start_payment(
                 .order_of_party(tenant, command.order, buyer)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_have_happened()
-                && let Some(before) = unit.payment_by_id(id).await?
-            {
-                return Ok(before);
-            }
             let actor = order.party(buyer);
             if actor != OrderActor::Buyer && !planted(Mutant::SellerStartsPayment) {
                 return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
+            }
+            if attempt.may_have_happened()
+                && let Some(before) = unit.payment_by_id(id).await?
+            {
+                // A payment of the caller's order, made in this microsecond: an order has one in processing.
+                let is_ours = (before.tenant, before.order, before.create_time) == (tenant, order.id, now);
+                return if is_ours { Ok(before) } else { Err(IdTaken::refusal(IdKind::Payment, id.get())) };
             }
             if order.status != OrderStatus::Pending {
                 return Err(OrderRefusal::WrongStatus { status: order.status, action: "pay" }.into());

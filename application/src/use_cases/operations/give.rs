@@ -10,6 +10,7 @@ use handover_domain::{
 
 use super::{Action, Reason, asked, found_done};
 use crate::idempotency::{Effect, with_answer};
+use crate::ids::{IdTaken, require_free, with_own_ids};
 use crate::ports::{AuditEntry, IdKind, StoreError, UnitOfWork};
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role};
@@ -107,6 +108,10 @@ pub async fn issue_coupon(
     context: &CommandContext,
     command: IssueCoupon,
 ) -> Result<Coupon, UseCaseError> {
+    with_own_ids(&app.ids, || issue(app, context, command.clone())).await
+}
+
+async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Result<Coupon, UseCaseError> {
     let operator = operator(context)?;
     let (tenant, now) = (context.tenant, app.now());
     let id: CouponId = app.ids.next(IdKind::Coupon).await?;
@@ -114,6 +119,7 @@ pub async fn issue_coupon(
         Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, operator, ticket.key()),
         None => OperationKey::issue(id),
     };
+    let is_keyed = context.idempotency.is_some();
     let given = (command.user, command.discount.minor());
     let entry = entry(context, Asset::Coupon, OperationKind::Issue, given, command.reason.clone(), now);
     let job = Arc::new((key, context.trace.clone(), command, entry));
@@ -122,9 +128,17 @@ pub async fn issue_coupon(
         Box::pin(async move {
             let (key, trace, command, entry) = &*job;
             if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
+                // Without an idempotency key the operation is named after the coupon's id, which proves nothing.
+                let is_ours = attempt.may_have_happened() && before.at == now && before.user == command.user;
+                if !is_keyed && !is_ours {
+                    return Err(IdTaken::refusal(IdKind::Coupon, id.get()));
+                }
                 let coupon = issued_before(unit, tenant, &before, command).await?;
                 found_done(unit, attempt, entry).await?;
                 return Ok(coupon);
+            }
+            if attempt.may_have_happened() {
+                require_free(unit, IdKind::Coupon, id.get()).await?;
             }
             let coupon = Coupon {
                 id,
