@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{OutboxFilter, Store, StoreError};
+use handover_application::ports::{IdKind, IdState, OutboxFilter, Store, StoreError};
 
 use super::broker;
 use super::report::Check;
@@ -23,6 +23,7 @@ const DATABASE: &str = "database";
 const SCHEMA: &str = "schema";
 const CLOCK: &str = "clock";
 const AUDIT: &str = "audit log";
+const IDS: &str = "ids";
 
 /// Looks at all of it, and at the broker, which may be in it.
 pub(super) async fn checks(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
@@ -82,6 +83,10 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         Ok(false) => checks.push(audit_log()),
         Err(cause) => checks.push(Check::failed(AUDIT, &Failure::database(&config.database)(cause))),
     }
+    match ids_behind(&looked).await {
+        Ok(behind) => checks.extend(behind.into_iter().map(ids)),
+        Err(cause) => checks.push(Check::failed(IDS, &Failure::database(&config.database)(cause))),
+    }
     checks.push(match times(&looked).await {
         Ok((newest, theirs)) if facts.is_some() => server_clock(now, newest, theirs),
         Ok((newest, _)) => clock(now, newest),
@@ -105,6 +110,33 @@ fn audit_log() -> Check {
         "this user of the database can change what the audit log says".to_owned(),
         "whoever gets hold of the service can hide what was done",
         "let one user migrate and another serve, with the rights of .deploy/mysql-rights.sql",
+    )
+}
+
+/// The kinds of ids whose next block lies below the largest id of their table.
+async fn ids_behind(looked: &Looked) -> Result<Vec<(IdKind, IdState)>, StoreError> {
+    let mut view = looked.store.view().await?;
+    let mut behind = Vec::new();
+    for kind in IdKind::ALL {
+        let state = view.id_state(kind).await?;
+        if state.is_behind() {
+            behind.push((kind, state));
+        }
+    }
+    Ok(behind)
+}
+
+fn ids((kind, state): (IdKind, IdState)) -> Check {
+    Check::warn(
+        IDS,
+        format!(
+            "the next {} id is {}, and there is one of {} already",
+            kind.as_str(),
+            state.next,
+            state.largest
+        ),
+        "the database was restored or lost commits, and other rows may be missing too",
+        "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
     )
 }
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use chrono::TimeDelta;
 use handover_application::ports::{Clock, EventMetadata, NewEvent};
-use handover_domain::{AggregateRef, TenantId};
+use handover_domain::{AggregateRef, Money, Product, ProductStatus, TenantId};
 use handover_system::SystemClock;
 use serde_json::Value;
 
@@ -186,6 +186,35 @@ async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     says(&ran, "clock", "warn", "it is 1h 59m");
     says(&ran, "clock", "warn", "set the clock of this machine");
+}
+
+#[tokio::test]
+async fn a_block_of_ids_below_the_largest_id_is_to_be_looked_at_until_serve_raises_it() {
+    let world = World::new();
+    world.run("migrate").done();
+    let now = SystemClock.now();
+    let product = Product {
+        id: 40.try_into().unwrap(),
+        tenant: TenantId::DEFAULT,
+        seller: 20.try_into().unwrap(),
+        title: "a camera".to_owned().try_into().unwrap(),
+        price: Money::from_minor(8_850).unwrap(),
+        status: ProductStatus::OnSale,
+        version: 1,
+        create_time: now,
+        update_time: now,
+    };
+    world.change(async move |unit| unit.insert_product(&product).await.unwrap()).await;
+    let ran = world.run(DOCTOR);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    says(&ran, "ids", "warn", "the next product id is 1, and there is one of 40 already");
+    says(&ran, "ids", "warn", "handover serve");
+    let server = world.serve("");
+    let seller = world.token("--user 21");
+    let listed = server.ask(&seller, "POST /api/v1/products", r#"{"title":"a lamp","price":42}"#);
+    assert_eq!(listed["id"], 41, "{listed}");
+    let checks = world.run(DOCTOR).json();
+    assert!(checks["checks"].as_array().unwrap().iter().all(|check| check["check"] != "ids"), "{checks:#}");
 }
 
 #[test]
