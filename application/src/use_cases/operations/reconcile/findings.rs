@@ -33,7 +33,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind.
-    pub const ALL: [FindingKind; 10] = [
+    pub const ALL: [FindingKind; 11] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
