@@ -10,7 +10,7 @@ use handover_domain::{EventId, IdError};
 use tokio::sync::Mutex;
 
 use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, StoreError, UnitOfWork};
-use crate::transaction::{Transactor, with_tx};
+use crate::transaction::{Transactor, UnitError as _, with_tx};
 use crate::use_cases::UseCaseError;
 
 /// How many ids a process reserves at a time; those it has not used when it ends are never used.
@@ -116,10 +116,8 @@ impl IdTaken {
     }
 
     fn of(error: &UseCaseError) -> Option<IdTaken> {
-        match error {
-            UseCaseError::Store(StoreError::Backend(cause)) => cause.downcast_ref().copied(),
-            _ => None,
-        }
+        let Some(StoreError::Backend(cause)) = error.store_error() else { return None };
+        cause.downcast_ref().copied()
     }
 }
 

@@ -212,7 +212,7 @@ async fn a_block_of_ids_below_the_largest_id_is_to_be_looked_at_until_serve_rais
     let server = world.serve("");
     let seller = world.token("--user 21");
     let listed = server.ask(&seller, "POST /api/v1/products", r#"{"title":"a lamp","price":42}"#);
-    assert_eq!(listed["id"], 41, "{listed}");
+    assert_eq!(listed["productId"], 41, "{listed}");
     let checks = world.run(DOCTOR).json();
     assert!(checks["checks"].as_array().unwrap().iter().all(|check| check["check"] != "ids"), "{checks:#}");
 }

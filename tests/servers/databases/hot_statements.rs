@@ -32,9 +32,6 @@ fn hot_statements_read_no_more_of_large_tables() {
     });
 }
 
-/// PostgreSQL keeps a plan once a statement has run five times.
-const RUNS: u32 = 7;
-
 /// Rows that a statement may read for each that it returns, and in any case.
 const PER_ROW: usize = 20;
 const ANYWAY: usize = 300;
@@ -90,7 +87,7 @@ async fn run_all(store: &SqlStore, reads: &mut Reads, state: &str) {
 
 /// Runs a statement until its plan is kept; tells what is wrong with what it read the last time.
 async fn run(store: &SqlStore, reads: &mut Reads, state: &str, case: &Case) -> Vec<String> {
-    for _ in 1..RUNS {
+    for _ in 1..reads.runs_until_a_plan_is_kept() {
         (case.run)(store).await;
     }
     reads.forget().await;

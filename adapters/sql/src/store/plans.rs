@@ -78,11 +78,15 @@ async fn what_operators_read_is_found_by_an_index() {
     let looks = AuditFilter { tenant, changes: false };
     let changes = AuditFilter { tenant, changes: true };
     let payments = (payments::of_order(), values![1i64, 1i64]);
+    let waiting =
+        |tenant, before| outbox_operations::waiting(dialect, tenant, DateTime::UNIX_EPOCH, before, 100);
     let cases = [
         (outbox_operations::blocked(dialect, None, None, 100), "SCAN o USING INDEX idx_outbox_failed"),
         (outbox_operations::blocked(dialect, tenant, Some(9), 100), "SCAN o USING INDEX idx_outbox_failed"),
         (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_failed"),
         (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_order"),
+        (waiting(None, None), "SEARCH o USING INDEX idx_outbox_pending"),
+        (waiting(tenant, Some(9)), "SEARCH e USING INDEX idx_outbox_order"),
         (outbox_operations::about(dialect, 1, "Order", &[1, 2, 3]), "SEARCH o USING INDEX idx_aggregate"),
         (consume::of_events(&events), "SEARCH event_consume_log USING INDEX idx_consume_event"),
         (

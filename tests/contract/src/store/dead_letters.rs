@@ -60,7 +60,7 @@ pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
 /// Whatever its texts are, a dead letter is parked, once, and read back in its storable form, in which nothing is longer
 /// than its limit and a shortened body is accounted for.
 pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &dyn StoreRig) {
-    let long = format!("{}\0{}", "é".repeat(200), AWKWARD.repeat(200_000));
+    let long = format!("{}\0{}", "é".repeat(200), AWKWARD.repeat(2_000));
     let odd = DeadLetter {
         event_type: Some(long.clone()),
         trace_id: Some(long.clone()),
@@ -82,7 +82,13 @@ pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &d
         let account = format!("the message has {} bytes", letter.body.len());
         assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", letter.key, kept.reason);
     }
-    assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), letters.len());
+    // Once, and not compared in its storable form: its hash takes the largest part of this rule's time.
+    let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
+    park(rig, std::slice::from_ref(&large)).await;
+    let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");
+    assert_eq!(kept.body.len(), MAX_LETTER_BODY_BYTES);
+    assert!(kept.reason.contains("the message has 10000000 bytes"), "{}", kept.reason);
+    assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), letters.len() + 1);
 }
 
 /// Parking what is already open changes nothing: the first reason stays, and there is one row.

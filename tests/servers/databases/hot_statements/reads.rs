@@ -61,6 +61,14 @@ impl Reads {
         }
     }
 
+    /// PostgreSQL keeps a plan once a statement has run five times; MariaDB plans each time.
+    pub(super) fn runs_until_a_plan_is_kept(&self) -> u32 {
+        match self {
+            Reads::MariaDb { .. } => 1,
+            Reads::Postgres { .. } => 7,
+        }
+    }
+
     /// Whether these may be rows that were fetched a second time: then only their number tells.
     pub(super) fn sorted(&self, read: &Read) -> bool {
         matches!(self, Reads::MariaDb { .. }) && read.index == "none"
