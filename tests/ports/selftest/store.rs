@@ -44,6 +44,7 @@ flaws! { broken_by(Flaw) {
     retries_are_cut_to_milliseconds: RetriesAreCutToMilliseconds breaks [
         "a_failed_publish_leaves_its_mark",
         "a_retry_is_due_at_its_time_and_not_before",
+        "an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then",
         "the_next_due_time_counts_pending_rows_of_the_partitions_only",
         "the_next_due_time_is_the_earliest_after_now",
     ]

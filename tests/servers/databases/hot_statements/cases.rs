@@ -226,14 +226,26 @@ pub(super) const CASES: &[Case] = &[
         .operations_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
     view!("entries by their keys", ["uk_ledger_entries"], |view| view
         .entries_by_key(TenantId::DEFAULT, &[operation_key("k-7"), operation_key("k-8")])),
-    view!("shipments of orders", ["uk_shipments"], |view| view
-        .effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
-    view!("listing changes of orders", ["uk_listing_changes"], |view| view
-        .effects_of(EffectKind::ListingChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
-    view!("notifications of orders", ["uk_notifications"], |view| view
-        .effects_of(EffectKind::Notification, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
-    view!("credit changes of orders", ["uk_credit_changes"], |view| view
-        .effects_of(EffectKind::CreditChange, TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+    view!("shipments of orders", ["uk_shipments"], |view| view.effects_of(
+        EffectKind::Shipment,
+        TenantId::DEFAULT,
+        &[order_id(7), order_id(8), order_id(LIVE)]
+    )),
+    view!("listing changes of orders", ["uk_listing_changes"], |view| view.effects_of(
+        EffectKind::ListingChange,
+        TenantId::DEFAULT,
+        &[order_id(7), order_id(8), order_id(LIVE)]
+    )),
+    view!("notifications of orders", ["uk_notifications"], |view| view.effects_of(
+        EffectKind::Notification,
+        TenantId::DEFAULT,
+        &[order_id(7), order_id(8), order_id(LIVE)]
+    )),
+    view!("credit changes of orders", ["uk_credit_changes"], |view| view.effects_of(
+        EffectKind::CreditChange,
+        TenantId::DEFAULT,
+        &[order_id(7), order_id(8), order_id(LIVE)]
+    )),
     unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "uk_credit_changes"], |unit| unit
         .change_credit(&[credit_change(LIVE, new_order(), CreditStep::Completed, "sent-7")])),
     unit!("changing listings", ["idx_listing_changes_product", "listings_pkey", "PRIMARY"], |unit| unit
