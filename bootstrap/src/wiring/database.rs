@@ -82,7 +82,9 @@ impl Database {
                 let database = self.choice.clone();
                 self.store.migrate().await.map_err(|error| match error {
                     SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },
-                    error => Failure::schema(&database)(error),
+                    error @ (SchemaError::Store(_)
+                    | SchemaError::Unreleased
+                    | SchemaError::ForeignTable(_)) => Failure::schema(&database)(error),
                 })
             }
         }

@@ -151,6 +151,11 @@ fn logged(log: &PathBuf, database: &str, from: u64) -> Vec<Read> {
     reads
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts of rows, which JSON has as fractions"
+)]
 fn scans(node: &Json, reads: &mut Vec<Read>) {
     let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
     let text = |name: &str| node[name].as_str().unwrap_or("none").to_owned();
