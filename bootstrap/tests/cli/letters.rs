@@ -21,6 +21,7 @@ async fn dead(world: &World, id: &str) {
         ..Default::default()
     };
     let created = view.outbox_page(&filter, None, 1).await.unwrap().remove(0);
+    let order = view.order_by_id(TenantId::DEFAULT, 1.try_into().unwrap()).await.unwrap().unwrap();
     drop(view);
     store.close().await;
     let facts: Value = serde_json::from_str(&created.payload).unwrap();
@@ -65,6 +66,7 @@ async fn dead(world: &World, id: &str) {
     };
     world
         .change(async move |unit| {
+            ship(unit, order).await;
             unit.append(&[row]).await.unwrap();
             // So that the relay that runs leaves it alone.
             assert_eq!(unit.mark_failed(&[given_up(&event)], now).await.unwrap(), 1);
@@ -72,6 +74,19 @@ async fn dead(world: &World, id: &str) {
             unit.park(&[letter]).await.unwrap();
         })
         .await;
+}
+
+/// The order is shipped, as its event says; nothing else announces it.
+async fn ship(unit: &mut dyn UnitOfWork, order: Order) {
+    if order.status != OrderStatus::Pending {
+        return;
+    }
+    let now = SystemClock.now();
+    let (paid, _) = order.apply(&OrderAction::Pay, OrderActor::System, now).unwrap();
+    assert_eq!(unit.advance_order(&paid).await.unwrap(), Changed::One);
+    let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
+    let (shipped, _) = paid.apply(&OrderAction::Ship(shipment), OrderActor::Seller, now).unwrap();
+    assert_eq!(unit.advance_order(&shipped).await.unwrap(), Changed::One);
 }
 
 #[tokio::test]
