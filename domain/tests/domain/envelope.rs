@@ -207,7 +207,7 @@ proptest! {
         let text = format!(
             concat!(
                 r#"{{"eventId":"e","eventType":"T","aggregateType":"A","aggregateId":1,"#,
-                r#""occurredAt":"2026-02-04T10:30:00Z","traceId":"t","payload":{{"n":{number}}}}}"#
+                r#""occurredAt":"2026-02-04T10:30:00.000000Z","traceId":"t","payload":{{"n":{number}}}}}"#
             ),
             number = number
         );

@@ -11,10 +11,8 @@ use crate::support::{BUYER, TENANT, World, sample};
 fn order(body: &EventBody) -> Order {
     let facts = body.order().unwrap().clone();
     let at = DateTime::UNIX_EPOCH;
-    let (status, cancel_reason) = match body {
-        EventBody::OrderCancelled(body) => (OrderStatus::Cancelled, Some(body.reason)),
-        _ => (OrderStatus::Shipped, None),
-    };
+    let cancel_reason = if let EventBody::OrderCancelled(body) = body { Some(body.reason) } else { None };
+    let status = if cancel_reason.is_some() { OrderStatus::Cancelled } else { OrderStatus::Shipped };
     Order {
         id: facts.order_id,
         order_no: facts.order_no,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::*;
-use handover_application::use_cases::operations::{Reconcile, reconcile};
+use handover_application::use_cases::operations::{FindingKind, Reconcile, reconcile};
 use handover_application::{Actor, CommandContext, Trace};
 use handover_domain::*;
 
