@@ -8,7 +8,7 @@ use handover_application::use_cases::*;
 use handover_domain::*;
 
 use super::good_day::{At, GoodDay};
-use super::{Evidence, is_by_hand, money};
+use super::{Evidence, is_second, money};
 use crate::actors;
 
 /// What does not end as it does on a good day.
@@ -23,8 +23,10 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseC
         return Ok(Vec::new());
     }
     let mut good = GoodDay::begin(evidence).await?;
-    for row in evidence.rows().await?.into_iter().filter(|row| !is_by_hand(row)) {
-        if let Err(error) = good.repeat(evidence, &row).await {
+    let rows = evidence.rows().await?;
+    let all: Vec<&OutboxRow> = rows.iter().collect();
+    for row in rows.iter().filter(|row| !is_second(row, &all)) {
+        if let Err(error) = good.repeat(evidence, row).await {
             if has_refused_locks(&good.evidence).await? {
                 break;
             }

@@ -6,14 +6,14 @@ use handover_application::ports::*;
 use handover_application::topology::INVENTORY_QUEUE;
 use handover_domain::*;
 
-use super::{Case, is_by_hand};
+use super::{Case, is_second};
 use crate::actors::journal::Listed;
 
 /// Each change of an order has its events, and the order stands where they say.
 pub(super) async fn check(case: &mut Case<'_>, order: &Order, rows: &[&OutboxRow]) -> Result<(), StoreError> {
     let mut changes: Vec<&&OutboxRow> = rows
         .iter()
-        .filter(|row| row.event_type != EventType::OrderTimeout.as_str() && !is_by_hand(row))
+        .filter(|row| row.event_type != EventType::OrderTimeout.as_str() && !is_second(row, rows))
         .collect();
     // One that was lost is announced later than those that follow it.
     changes.sort_by_key(|row| row.aggregate_seq);

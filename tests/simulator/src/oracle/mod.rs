@@ -48,9 +48,21 @@ impl Evidence {
     }
 }
 
-/// Whether somebody inserted this row by hand, for a fact that had its event.
-fn is_by_hand(row: &OutboxRow) -> bool {
-    row.event_id.as_str().starts_with(BY_HAND)
+/// Whether somebody inserted this row by hand, for a fact whose own event is there.
+fn is_second(row: &OutboxRow, rows: &[&OutboxRow]) -> bool {
+    let is_by_hand = |row: &OutboxRow| row.event_id.as_str().starts_with(BY_HAND);
+    // The row of a fact may be lost; then the one inserted by hand is its event.
+    is_by_hand(row) && rows.iter().any(|other| fact_of(other) == fact_of(row) && other.id < row.id)
+}
+
+/// The fact that a row announces: two events of one fact differ in their ids alone.
+fn fact_of(row: &OutboxRow) -> String {
+    let status = row.payload.split_once("\"newStatus\":\"").and_then(|(_, rest)| rest.split('"').next());
+    fact(row.aggregate.id, &row.event_type, status.unwrap_or_default())
+}
+
+fn fact(order: i64, event_type: &str, status: &str) -> String {
+    format!("{event_type} {status} of {order}")
 }
 
 /// What is read once and asked for by several checks.
@@ -61,6 +73,8 @@ struct Case<'a> {
     /// Aggregates whose later events are held by a failed one.
     held: BTreeSet<AggregateRef>,
     letters: BTreeMap<(String, String), DeadLetter>,
+    /// The facts of events that were consumed, as far as the log tells: their rows may be lost.
+    lost: BTreeMap<EventId, String>,
     /// What the consume log has of each event, with the consumer.
     log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>>,
     broken: Vec<String>,
@@ -122,13 +136,11 @@ impl Case<'_> {
         }
     }
 
-    /// The facts that these events announce: two events of one fact differ in their ids alone.
+    /// The facts that these events announce.
     fn facts(&self, events: &[EventId]) -> Vec<String> {
-        let fact = |event: &EventId| match self.rows.iter().find(|row| row.event_id == *event) {
-            Some(row) => format!("{} {} {}", row.aggregate.id, row.event_type, row.payload),
-            None => event.to_string(),
-        };
-        events.iter().map(fact).collect()
+        let known = |event: &EventId| self.rows.iter().find(|row| row.event_id == *event).map(fact_of);
+        let lost = |event: &EventId| self.lost.get(event).cloned();
+        events.iter().map(|event| known(event).or_else(|| lost(event)).unwrap_or(event.to_string())).collect()
     }
 }
 
@@ -240,8 +252,11 @@ async fn case<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Case<
     let letters = view.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let letters = letters.into_iter().map(|it| ((it.effect.queue.clone(), it.effect.key.clone()), it.effect));
     let mut log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>> = BTreeMap::new();
+    let mut lost = BTreeMap::new();
     for it in view.consumed_page(&ConsumedFilter::default(), None, ALL).await? {
+        let told = fact(it.effect.aggregate.id, &it.effect.event_type, "");
+        lost.insert(it.effect.event_id.clone(), told);
         log.entry(it.effect.event_id).or_default().push((it.effect.consumer, it.effect.record));
     }
-    Ok(Case { evidence, view, rows, held, letters: letters.collect(), log, broken: Vec::new() })
+    Ok(Case { evidence, view, rows, held, letters: letters.collect(), lost, log, broken: Vec::new() })
 }
