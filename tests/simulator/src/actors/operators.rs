@@ -18,11 +18,7 @@ use crate::faults::Faults;
 pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
     let tenant = if faults.dice.permille(500) { first } else { second };
-    let done = match faults.dice.below(15) {
-        13 | 14 => {
-            insert_again(app, faults, tenant).await;
-            Ok(())
-        }
+    let done = match faults.dice.below(13) {
         12 => {
             gifts::one(app, faults, journal, tenant).await;
             Ok(())
@@ -54,6 +50,9 @@ pub(crate) async fn tidy_up(app: &App, faults: &Faults, journal: &Journal) {
         }
         let done = replay(app, faults, tenant).await;
         complain(faults, "replay", done);
+        for _ in 0..faults.dice.below(4) {
+            insert_again(app, faults, tenant).await;
+        }
     }
 }
 
