@@ -9,7 +9,6 @@ use handover_tests::rabbit_rigs;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use serde_json::json;
 
-use super::s16_3_transactions::{FAILED, WAITS, stages};
 use super::shop::{SOON, Shop};
 
 /// A shop that reaches RabbitMQ by this proxy, with an order that is paid.
@@ -144,36 +143,7 @@ async fn sent_by_a_person(shop: &Shop) {
     shop.sound_but_for(&[]).await;
 }
 
-/// §7.3 and §16.3.3: an attempt after each delay, in the default schedule's numbers, and then an alert.
-async fn s16_3_3_a_publish_that_fails_is_retried_and_ends_failed(pair: Pair) {
-    let settings = [
-        ("HANDOVER_OUTBOX__RETRY", r#"{policy = "schedule", delays = ["100ms", "100ms", "100ms"]}"#),
-        ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
-    ];
-    let shop = Shop::open(pair, &settings).await;
-    let begun = Instant::now();
-    let event = loop {
-        assert!(begun.elapsed() < SOON, "the bindings are always back before anything is published");
-        let event = paid_without_bindings(&shop).await;
-        let of_event = format!("FROM outbox_events WHERE event_id = '{event}'");
-        shop.expect_count(1, &format!("SELECT count(*) {of_event} AND status IN ('SENT', 'FAILED')")).await;
-        if shop.rows(&format!("SELECT status {of_event}")).await == ["FAILED"] {
-            break event;
-        }
-    };
-    let stages = stages(&shop, &event);
-    let stages: Vec<_> = stages.iter().map(|(message, count)| (message.as_str(), *count)).collect();
-    assert_eq!(stages, [(WAITS, 1), (WAITS, 2), (WAITS, 3), (FAILED, 4)]);
-    let row = format!(
-        "SELECT count(*) FROM outbox_events WHERE event_id = '{event}' AND retry_count = 4 AND sent_time IS NULL
-         AND next_retry_time IS NULL AND last_error LIKE '消息发送失败%'"
-    );
-    assert_eq!(shop.books.number(&row).await, 1);
-    assert_eq!(shop.logged(&["[OutboxRelay] [ALERT]", &event]), 1, "one alert");
-}
-
 super::by_turns! {
-    s16_3_3_a_publish_that_fails_is_retried_and_ends_failed: rabbitmq,
     s16_3_3_a_message_that_no_queue_takes_is_retried_until_its_bindings_are_back: rabbitmq,
     s16_3_3_an_outage_costs_no_event_an_attempt_unless_it_is_to_count: rabbitmq,
 }

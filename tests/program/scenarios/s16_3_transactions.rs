@@ -116,11 +116,11 @@ async fn s16_3_3_an_event_that_can_never_be_sent_fails_at_its_first_attempt(pair
     assert_eq!(shop.logged(&["[ALERT]", UNKNOWN]), 1, "one alert");
 }
 
-pub(super) const WAITS: &str = "[OutboxRelay] Event waits for its next attempt";
-pub(super) const FAILED: &str = "[OutboxRelay] [ALERT] Event marked as FAILED";
+const WAITS: &str = "[OutboxRelay] Event waits for its next attempt";
+const FAILED: &str = "[OutboxRelay] [ALERT] Event marked as FAILED";
 
 /// The failed attempts of an event, as the log tells them.
-pub(super) fn stages(shop: &Shop, event: &str) -> Vec<(String, i64)> {
+fn stages(shop: &Shop, event: &str) -> Vec<(String, i64)> {
     let log = shop.launch().log();
     let lines = log.lines().filter(|line| line.contains(event) && line.contains("[OutboxRelay]"));
     lines.filter(|line| line.contains(WAITS) || line.contains(FAILED)).map(stage).collect()
