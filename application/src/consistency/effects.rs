@@ -106,7 +106,7 @@ impl Kept {
         match (consumer, body) {
             ("inventory", EventBody::OrderCreated(_)) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();
-                // Of an order that was over when the event came, nothing is expected.
+                // The event of an order that is over by now may have been stale.
                 rows(EffectKind::ListingChange, found, if order.is_undone() { found.min(1) } else { 1 })
             }
             ("inventory", _) => {
@@ -147,7 +147,7 @@ impl Kept {
         self.fact_rows().into_iter().filter(|row| !row.proof.is_in(order)).collect()
     }
 
-    /// Every effect with its fact, and what the order's row has to say of it.
+    /// Every effect with its fact and the proof that it needs.
     fn fact_rows(&self) -> Vec<FactRow> {
         let row = |table, fact: String, event_id: Option<&EventId>, proof| FactRow {
             table,
@@ -170,7 +170,7 @@ impl Kept {
                 OrderStatus::Shipped => Proof::Shipped,
                 OrderStatus::Completed => Proof::Is(OrderStatus::Completed),
                 OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Cancelled | OrderStatus::Refunded => {
-                    Proof::None
+                    Proof::Never
                 }
             };
             let fact = notified_of(it.new_status, it.side);
@@ -189,7 +189,7 @@ impl Kept {
                 OperationKind::Commit | OperationKind::Earn => Proof::Paid,
                 OperationKind::Release => Proof::Is(OrderStatus::Cancelled),
                 OperationKind::Revert | OperationKind::Unearn => Proof::Is(OrderStatus::Refunded),
-                // Money is compared with payments and refunds, and a gift has no order.
+                // Money is compared with payments and refunds; deposits, grants and issued coupons have no order.
                 OperationKind::Freeze
                 | OperationKind::Deposit
                 | OperationKind::Grant
@@ -289,10 +289,10 @@ pub(crate) struct FactRow {
     proof: Proof,
 }
 
-/// What the row of an order has to say for an effect to hold.
+/// What the row of an order has to show for an effect to be confirmed.
 #[derive(Debug, Clone, Copy)]
 enum Proof {
-    /// Nothing beside being there.
+    /// Nothing: it is enough that the order exists.
     Exists,
     Paid,
     Shipped,
@@ -300,22 +300,22 @@ enum Proof {
     Undone,
     Is(OrderStatus),
     CancelledFor(CancelReason),
-    /// No order proves it.
-    None,
+    /// No status of an order has this effect.
+    Never,
 }
 
 impl Proof {
     fn is_in(self, order: &Order) -> bool {
         match self {
             Proof::Exists => true,
-            Proof::Paid => order.pay_time.is_some(),
-            Proof::Shipped => order.shipment.is_some(),
+            Proof::Paid => order.was_paid(),
+            Proof::Shipped => order.was_shipped(),
             Proof::Undone => order.is_undone(),
             Proof::Is(status) => order.status == status,
             Proof::CancelledFor(reason) => {
                 order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason)
             }
-            Proof::None => false,
+            Proof::Never => false,
         }
     }
 }

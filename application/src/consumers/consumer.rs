@@ -246,7 +246,7 @@ impl Worker {
         counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
         let identity = match identify(self.inbox.app.view().await?.as_mut(), &delivery.message).await {
-            // Its row cannot be read, and will not be until a person mends it: no delivery waits for that.
+            // The outbox row cannot be read until a person corrects it, so the message is parked.
             Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
             other => other?,
         };

@@ -24,8 +24,8 @@ impl Orders {
         Ok(Orders(orders))
     }
 
-    /// The order of an event whose row confirms it. An order that does not exist will not come to be (000 §9.3), and one
-    /// that contradicts the event will not change its past: both are unrecoverable.
+    /// The order of an event, if its row confirms the event. Unrecoverable if the order does not exist (000 §9.3) or
+    /// contradicts the event: neither changes by another attempt.
     pub(super) fn confirming(&self, event: &Event, body: &EventBody) -> Result<&Order, HandlerError> {
         let (said, row) = (body.aggregate_id(), event.row.aggregate.id);
         if said != row {
@@ -86,7 +86,7 @@ impl Facts {
         }
     }
 
-    /// What is recorded of an event whose fact has its effect already; nothing for the first event of a fact.
+    /// The result of an event whose fact has its effect already; `None` for the first event of a fact.
     pub(super) fn repeated(
         &mut self,
         event: &Event,
@@ -101,7 +101,8 @@ impl Facts {
     }
 }
 
-/// The effect of an event is there, and the consume log does not say so: deduplication failed, which a person has to see.
+/// The effect of an event exists although its consume-log record is not SUCCESS: deduplication failed. The event becomes a
+/// dead letter, so that a person sees it.
 pub(super) fn applied_twice(event: &Event) -> HandlerError {
     HandlerError::Unrecoverable(format!(
         "event {} has taken effect before, but its consume-log record was missing or was not SUCCESS; nothing was done \

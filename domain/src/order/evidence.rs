@@ -61,13 +61,13 @@ impl Order {
             EventBody::OrderPaid(paid) => {
                 self.has(&paid.order)?;
                 self.is_for(paid.product)?;
-                self.was(self.pay_time.is_some(), "paid")?;
+                self.was(self.was_paid(), "paid")?;
                 same("amount", paid.amount, self.payable)
             }
             EventBody::OrderStatusChanged(changed) => {
                 self.has(&changed.order)?;
                 match (changed.old_status, changed.new_status) {
-                    (OrderStatus::Paid, OrderStatus::Shipped) => self.was(self.shipment.is_some(), "shipped"),
+                    (OrderStatus::Paid, OrderStatus::Shipped) => self.was(self.was_shipped(), "shipped"),
                     (OrderStatus::Shipped, OrderStatus::Completed) => {
                         self.was(self.status == OrderStatus::Completed, "completed")
                     }
@@ -97,6 +97,16 @@ impl Order {
             | EventBody::RefundFailed(_)
             | EventBody::InvoiceGenerated(_) => Ok(()),
         }
+    }
+
+    /// Whether the order was ever paid: nothing takes `pay_time` away.
+    pub fn was_paid(&self) -> bool {
+        self.pay_time.is_some()
+    }
+
+    /// Whether the order was ever shipped: nothing takes its carrier away.
+    pub fn was_shipped(&self) -> bool {
+        self.shipment.is_some()
     }
 
     /// Whether the order ended without a buyer: its product is free again.

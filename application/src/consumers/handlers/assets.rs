@@ -143,48 +143,48 @@ impl AssetKeeper {
             trace_id: Some(asked.event.row.trace_id().to_owned()),
         };
         let is_named = order.assets.names(self.asset);
-        let mut told = Told::new(asked.event);
+        let mut outcome = Outcome::new(asked.event);
         match asked.step {
             Step::Lock if !is_named => {}
             Step::Lock => {
                 let coupon = order.assets.coupon.filter(|_| self.asset == Asset::Coupon);
                 let asked_for = (order.assets.amount(self.asset), coupon.map(|coupon| coupon.id));
                 match books.freeze(subject, asked_for, &cause) {
-                    Ok(done) => told.add("locked", &done),
+                    Ok(done) => outcome.add("locked", &done),
                     Err(refusal) => {
                         books.bury(subject);
                         let cancelled = self.cancel(unit, asked, order).await?;
-                        told.applied.result = Some(format!("lock refused: {refusal}; {cancelled}"));
+                        outcome.applied.result = Some(format!("lock refused: {refusal}; {cancelled}"));
                     }
                 }
             }
             Step::Commit { earned } => {
                 if is_named {
-                    told.add("committed", &books.commit(subject, &cause).map_err(refused)?);
+                    outcome.add("committed", &books.commit(subject, &cause).map_err(refused)?);
                 }
                 if self.asset == Asset::Points && earned > Points::ZERO {
                     if self.was_unearned(unit, order).await? {
-                        told.add("earned", &Done::Nothing("nothing is earned: the order was paid back"));
+                        outcome.add("earned", &Done::Nothing("nothing is earned: the order was paid back"));
                     } else {
-                        told.add("earned", &books.earn(subject, earned, &cause).map_err(refused)?);
+                        outcome.add("earned", &books.earn(subject, earned, &cause).map_err(refused)?);
                     }
                 }
             }
             Step::Release => {
                 if is_named {
-                    told.add("released", &books.release(subject, &cause).map_err(refused)?);
+                    outcome.add("released", &books.release(subject, &cause).map_err(refused)?);
                 }
             }
             Step::GiveBack { refund } => {
                 if is_named {
-                    told.add("given back", &books.revert(subject, refund, &cause).map_err(refused)?);
+                    outcome.add("given back", &books.revert(subject, refund, &cause).map_err(refused)?);
                 }
                 if self.asset == Asset::Points && !planted(Mutant::RefundLeavesEarnedPoints) {
-                    told.add("taken back", &books.unearn(subject, refund, &cause).map_err(refused)?);
+                    outcome.add("taken back", &books.unearn(subject, refund, &cause).map_err(refused)?);
                 }
             }
         }
-        told.end(|| format!("no {} named", self.asset))
+        outcome.end(|| format!("no {} named", self.asset))
     }
 
     /// Whether what this order earned was taken back before it was earned.
@@ -233,7 +233,7 @@ fn refused(refusal: AssetRefusal) -> HandlerError {
 }
 
 /// What is recorded of one event in the consume log, from the results of its operations.
-struct Told<'e> {
+struct Outcome<'e> {
     event: &'e Event,
     applied: Applied,
     /// Whether one of the operations was done now.
@@ -242,9 +242,9 @@ struct Told<'e> {
     is_own: bool,
 }
 
-impl Told<'_> {
-    fn new(event: &Event) -> Told<'_> {
-        Told { event, applied: Applied::default(), is_new: false, is_own: false }
+impl Outcome<'_> {
+    fn new(event: &Event) -> Outcome<'_> {
+        Outcome { event, applied: Applied::default(), is_new: false, is_own: false }
     }
 
     fn add(&mut self, what: &str, done: &Done) {

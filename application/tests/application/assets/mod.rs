@@ -7,6 +7,6 @@ mod locks;
 pub(crate) mod market;
 mod paying;
 mod reaping;
-mod reconciling;
+pub(crate) mod reconciling;
 mod refunds;
 mod repairing;

@@ -11,7 +11,7 @@ use handover_domain::*;
 use super::market::{Market, With, operator};
 use crate::support::{BUYER, TENANT, by, message, pass, secs};
 
-async fn reconciled(market: &Market, repair: bool) -> Reconciliation {
+pub(crate) async fn reconciled(market: &Market, repair: bool) -> Reconciliation {
     let now = market.world.now();
     let command = Reconcile {
         tenant: None,

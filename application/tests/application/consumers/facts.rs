@@ -1,33 +1,17 @@
 //! Business facts: a second event of the same fact has no effect, a false one is parked, an old one does no harm.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use chrono::TimeDelta;
 use handover_application::consumers::{ALREADY_APPLIED, standard};
 use handover_application::ports::*;
 use handover_application::runtime;
-use handover_application::use_cases::operations::{
-    Finding, FindingKind, Reconcile, Reconciliation, reconcile,
-};
+use handover_application::use_cases::operations::{Finding, FindingKind};
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
 use handover_domain::*;
 
-use crate::assets::market::{Market, With, operator};
+use crate::assets::market::{Market, With};
+use crate::assets::reconciling::reconciled;
 use crate::support::{BUYER, SELLER, TENANT, by, event_id, pass, secs};
-
-async fn reconciled(market: &Market) -> Reconciliation {
-    let now = market.world.now();
-    let command = Reconcile {
-        tenant: None,
-        since: now - TimeDelta::hours(24),
-        until: now + TimeDelta::seconds(1),
-        grace: Duration::from_secs(60),
-        repair: false,
-        reason: None,
-    };
-    reconcile(market.app(), &operator(), command).await.unwrap()
-}
 
 /// The row of the outbox as somebody inserts it by hand: with the columns of 000 alone.
 fn by_hand(id: &str, row: &OutboxRow) -> NewEvent {
@@ -126,7 +110,7 @@ async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_eff
     ];
     assert_eq!(already.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(market.world.letters().await, []);
-    assert_eq!(reconciled(&market).await.findings, []);
+    assert_eq!(reconciled(&market, false).await.findings, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +175,7 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
         }
     }
     assert_eq!(left_of(&market, &[pending.id, paid.id]).await, before);
-    assert_eq!(reconciled(&market).await.findings, []);
+    assert_eq!(reconciled(&market, false).await.findings, []);
 }
 
 /// The effects of these orders, and of one that does not exist.
@@ -250,7 +234,7 @@ async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
     let shipped =
         result("status-sync", completed.id, "ORDER_STATUS_CHANGED", "\"newStatus\":\"shipped\"").await;
     assert_eq!(shipped, "buyer and seller notified");
-    assert_eq!(reconciled(&market).await.findings, []);
+    assert_eq!(reconciled(&market, false).await.findings, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -316,7 +300,7 @@ async fn effect_without_its_fact_is_a_finding() {
     let mut unit = market.world.store.begin().await.unwrap();
     unit.open_shipments(&[task(pending.id, "of-pending"), task(absent, "of-absent")]).await.unwrap();
     unit.commit().await.unwrap();
-    let findings = reconciled(&market).await.findings;
+    let findings = reconciled(&market, false).await.findings;
     let flat = |it: &Finding| (it.kind, it.order, it.what.clone());
     let expected = [
         (pending.id, "shipments has SHIPMENT, and the order is pending"),
