@@ -32,9 +32,9 @@ pub(crate) async fn missing<V: View + ?Sized>(
     Ok((absent, rows))
 }
 
-/// Announces what is missing of an order; tells what it was, with the ids it was given. Where an operator asked for it,
-/// the audit log is told. Two that do so at once announce it once: an event that was consumed before its row was lost keeps its id, any other has one that follows from what it
-/// says.
+/// Announces what is missing of an order and returns it with the ids of the new rows. Where an operator asked for it, the
+/// audit log records that. Two that do so at once announce it once: an event that was consumed before its row was lost
+/// keeps its id, and the id of any other follows from its content.
 pub(crate) async fn announce_missing(
     app: &App,
     tenant: TenantId,
