@@ -57,7 +57,7 @@ pub(crate) fn begun() {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// The envelope; of a HEAD there is none.
+    /// The envelope; a HEAD and a redirection have none.
     pub(crate) envelope: Value,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn answered(mut request: Request<Body>) -> Answer {
             let trace = parts.headers.get("x-trace-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
             let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
             assert!((1..=64).contains(&trace.len()) && trace.bytes().all(legal), "trace id {trace:?}");
-            let envelope = if headless && text.is_empty() {
+            let envelope = if (headless || parts.status.is_redirection()) && text.is_empty() {
                 Value::Null
             } else {
                 let envelope: Value = serde_json::from_slice(&text).unwrap();
