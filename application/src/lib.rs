@@ -14,6 +14,7 @@ mod foreign;
 pub mod idempotency;
 mod ids;
 pub mod jobs;
+mod lease_watch;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 #[cfg(not(feature = "mutants"))]
@@ -38,6 +39,7 @@ pub use counted::{
 };
 pub use extensions::{Extensions, Marketplace};
 pub use ids::{BLOCK, Ids, event_id};
+pub use lease_watch::LeaseWatch;
 pub use privacy::MASK;
 pub use settings::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Settings, TimeoutSettings,

@@ -144,7 +144,7 @@ CREATE TABLE event_consume_log (
 
 CREATE TABLE consumer_subscriptions (
     consumer      VARCHAR(64) NOT NULL PRIMARY KEY,
-    since         DATETIME(6) NOT NULL,
+    after_id      BIGINT NOT NULL,
     checked_until DATETIME(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;

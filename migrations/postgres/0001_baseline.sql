@@ -156,7 +156,7 @@ ALTER TABLE event_consume_log ADD CONSTRAINT uk_consumer_event UNIQUE (event_id,
 
 CREATE TABLE consumer_subscriptions (
     consumer      VARCHAR(64) COLLATE "C" PRIMARY KEY,
-    since         TIMESTAMPTZ(6) NOT NULL,
+    after_id      BIGINT NOT NULL,
     checked_until TIMESTAMPTZ(6) NOT NULL
 );
 

@@ -161,7 +161,7 @@ CREATE INDEX idx_consume_count ON event_consume_log (consumer, status, tenant_id
 
 CREATE TABLE consumer_subscriptions (
     consumer      TEXT PRIMARY KEY,
-    since         TEXT NOT NULL,
+    after_id      INTEGER NOT NULL,
     checked_until TEXT NOT NULL
 ) STRICT;
 

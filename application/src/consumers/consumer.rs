@@ -80,12 +80,14 @@ impl Consumer {
         let _ = sweeper.await;
     }
 
-    /// Reads since when this consumer takes events; waits out an outage of the store.
+    /// Reads from where on this consumer takes events; waits out an outage of the store.
     async fn inbox(&self) -> Option<Inbox> {
         let mut pause = FIRST_PAUSE;
         loop {
             match subscribe(&self.app, self.subscriber.handler.name()).await {
-                Ok(since) => return Some(Inbox::new(&self.app, &self.subscriber, &self.settings, since)),
+                Ok(after_id) => {
+                    return Some(Inbox::new(&self.app, &self.subscriber, &self.settings, after_id));
+                }
                 Err(error) => warn!(%error, "[{}] cannot begin", self.subscriber.handler.name()),
             }
             tokio::select! {
@@ -98,14 +100,14 @@ impl Consumer {
     }
 }
 
-/// Subscribes a consumer by name, once for all time; tells since when.
-pub(crate) async fn subscribe(app: &App, consumer: &'static str) -> Result<DateTime<Utc>, StoreError> {
+/// Subscribes a consumer by name, once for all time; returns the outbox id after which it takes events.
+pub(crate) async fn subscribe(app: &App, consumer: &'static str) -> Result<i64, StoreError> {
     let now = app.now();
     let subscription = with_tx(&app.tx, move |unit, _| {
         Box::pin(async move { unit.subscribe_consumer(consumer, now).await })
     })
     .await?;
-    Ok(subscription.since)
+    Ok(subscription.after_id)
 }
 
 /// One subscription's worth of work.

@@ -68,7 +68,7 @@ pub struct DeadLetterDrainer {
 impl DeadLetterDrainer {
     /// A drainer that knows these consumers by their queues.
     pub fn new(app: App, subscribers: &[Subscriber], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
-        let inboxes = subscribers.iter().map(|s| Inbox::new(&app, s, settings, app.now())).collect();
+        let inboxes = subscribers.iter().map(|s| Inbox::new(&app, s, settings, i64::MAX)).collect();
         DeadLetterDrainer { app, inboxes }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{ConsumeStatus, EventId, OutboxStatus};
 
 use crate::mutants::{Mutant, planted};
@@ -74,9 +74,13 @@ pub(super) fn plan<'a>(
     steps
 }
 
-/// Until when nobody may touch it: somebody's attempt runs, or its backoff does.
+/// The clocks of two processes are never further apart than this.
+const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::seconds(30);
+
+/// Until when nobody may touch it: somebody's attempt runs, or its backoff does. A row of the future was written by a
+/// clock that was set back since: its times say nothing, and whoever holds it is found by the fence when it commits.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let record = event.record.as_ref()?;
+    let record = event.record.as_ref().filter(|record| record.consume_time <= now + MAX_CLOCK_SKEW)?;
     let until = match record.status {
         ConsumeStatus::Processing => record.lease_until,
         ConsumeStatus::Failed => record.next_retry_time,

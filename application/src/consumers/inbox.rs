@@ -29,8 +29,8 @@ pub(super) struct Inbox {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) queue: &'static str,
     pub(super) settings: Arc<ConsumerSettings>,
-    /// Events created earlier are history.
-    pub(super) since: DateTime<Utc>,
+    /// Outbox rows up to this id are history.
+    pub(super) after_id: i64,
 }
 
 /// Why a unit of a consumer ended without a commit.
@@ -76,7 +76,7 @@ impl Inbox {
         app: &App,
         subscriber: &Subscriber,
         settings: &Arc<ConsumerSettings>,
-        since: DateTime<Utc>,
+        after_id: i64,
     ) -> Inbox {
         let mut app = app.clone();
         app.tx.policy.patience = LOCK_PATIENCE;
@@ -85,7 +85,7 @@ impl Inbox {
             handler: Arc::clone(&subscriber.handler),
             queue: subscriber.queue,
             settings: Arc::clone(settings),
-            since,
+            after_id,
         }
     }
 
@@ -99,7 +99,7 @@ impl Inbox {
         view: &mut V,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
-        view.unapplied(self.name(), self.handler.takes(), self.since, aggregates).await
+        view.unapplied(self.name(), self.handler.takes(), self.after_id, aggregates).await
     }
 
     /// Runs the handler on these events, in order and within the limit, and records them as applied; tells for each what

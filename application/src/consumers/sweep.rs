@@ -72,13 +72,21 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     if queued(inbox).await {
         patience = patience.checked_mul(PATIENCE_PERCENT).map_or(TimeDelta::MAX, |patience| patience / 100);
     }
-    let Some(until) = inbox.app.now().checked_sub_signed(patience) else { return Ok(()) };
+    let now = inbox.app.now();
+    let Some(until) = now.checked_sub_signed(patience) else { return Ok(()) };
+    if mark.checked_until > now {
+        // The clock was set back: what is sent from now on lies behind the mark.
+        return with_tx(&inbox.app.tx, move |unit, _| {
+            Box::pin(async move { unit.set_checked_until(name, until).await })
+        })
+        .await;
+    }
     if until <= mark.checked_until {
         return Ok(());
     }
     let types = inbox.handler.takes();
     let mut view = inbox.app.view().await?;
-    let lost = view.unseen(name, types, mark.since, mark.checked_until, until, BATCH).await?;
+    let lost = view.unseen(name, types, mark.after_id, mark.checked_until, until, BATCH).await?;
     drop(view);
     if !lost.is_empty() && planted(Mutant::NoSweepForLost) {
         return Ok(());

@@ -131,11 +131,12 @@ pub struct Unapplied {
     pub record: Option<ConsumeRecord>,
 }
 
-/// Since when a consumer takes events, and up to where it was checked that none was lost on the way.
+/// From where on a consumer takes events, and up to when it was checked that none was lost on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerSubscription {
-    /// Events created earlier are history.
-    pub since: DateTime<Utc>,
+    /// The greatest id of the outbox when it subscribed: rows up to it are history. A position and no time, since clocks
+    /// can be set.
+    pub after_id: i64,
     /// Every event sent up to here is in the consume log.
     pub checked_until: DateTime<Utc>,
 }
@@ -150,19 +151,20 @@ pub trait ConsumeQueries: Send {
         event: &EventId,
     ) -> Result<Option<ConsumeRecord>, StoreError>;
 
-    /// The events about these aggregates, of these types, created at or after `since` that the consumer has not settled
-    /// (no row, or one that is neither `SUCCESS` nor `DEAD`), ordered by aggregate, `aggregate_seq` and id,
+    /// The events about these aggregates, of these types, with an id greater than `after_id`, that the consumer has not
+    /// settled (no row, or one that is neither `SUCCESS` nor `DEAD`), ordered by aggregate, `aggregate_seq` and id,
     /// whatever their status in the outbox.
     async fn unapplied(
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
 
     /// At most `limit` events that nobody may come back for: `WAITING` or `FAILED` ones untouched (`consume_time`) and
-    /// due since `idle_since`, `PROCESSING` ones whose lease ended before `now`. Oldest `consume_time` first.
+    /// due since `idle_since`, `PROCESSING` ones whose lease ended before `now`, and any written later than `now`, by a
+    /// clock that was set back since. Oldest `consume_time` first.
     async fn leftovers(
         &mut self,
         consumer: &str,
@@ -171,13 +173,13 @@ pub trait ConsumeQueries: Send {
         limit: u32,
     ) -> Result<Vec<EventId>, StoreError>;
 
-    /// At most `limit` events of these types, created at or after `since`, sent after `after` and up to `until`,
+    /// At most `limit` events of these types, with an id greater than `after_id`, sent after `after` and up to `until`,
     /// that are not in the consumer's log at all: what a broker lost. Earliest `sent_time` first.
     async fn unseen(
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: u32,
@@ -214,13 +216,14 @@ pub trait ConsumeLog: Send {
     /// MUST NOT be committable. Consumer and event id are unique, compared byte by byte.
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError>;
 
-    /// Subscribes a consumer from now on; one that subscribed before keeps what it has. Returns what holds.
+    /// Subscribes a consumer to what comes after the greatest id of the outbox, checked until `now`; one that subscribed
+    /// before keeps what it has. Returns what holds.
     async fn subscribe_consumer(
         &mut self,
         consumer: &str,
         now: DateTime<Utc>,
     ) -> Result<ConsumerSubscription, StoreError>;
 
-    /// Moves `checked_until` forward; never backward.
+    /// Sets `checked_until`: also backward, after a clock was set back.
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError>;
 }

@@ -1,6 +1,7 @@
 //! Who may publish which partition, and who hands out which ids.
 //!
-//! **Invariant:** leases are judged by the database's own clock alone; every change of owner raises the epoch.
+//! **Invariant:** every change of owner raises the epoch, and a partition is taken only as it was seen. When a lease has
+//! ended is for the observer to decide ([`crate::LeaseWatch`]): the database's clock may have been set.
 
 use std::fmt;
 
@@ -42,14 +43,23 @@ pub struct PartitionLease {
     pub lease_until: Option<DateTime<Utc>>,
 }
 
+/// The last heartbeat of a relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Which relay.
+    pub relay: RelayId,
+    /// Until when it is alive, by the clock of the database at its heartbeat.
+    pub alive_until: DateTime<Utc>,
+}
+
 /// Reads leases.
 #[async_trait]
 pub trait LeaseQueries: Send {
     /// The database's own now; contract tests may move it.
     async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError>;
 
-    /// Relays whose heartbeat has not run out, in order of their ids.
-    async fn live_relays(&mut self) -> Result<Vec<RelayId>, StoreError>;
+    /// The heartbeats of all relays that were not forgotten, alive or not, in order of their ids.
+    async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError>;
 
     /// All partitions in order; MUST always be [`handover_domain::PARTITIONS`] rows.
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError>;
@@ -64,13 +74,12 @@ pub trait LeaseRepo: Send {
     /// Forgets a relay that ends.
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError>;
 
-    /// Takes a partition that is nobody's or whose lease has ended, if its epoch still is `seen_epoch`.
-    /// On `Changed::One` the epoch is `seen_epoch + 1`.
+    /// Takes a partition if its row still is as `seen`: not taken, renewed or given back since. On `Changed::One` the
+    /// epoch is that of `seen` + 1.
     async fn take_partition(
         &mut self,
         relay: &RelayId,
-        partition: Partition,
-        seen_epoch: i64,
+        seen: &PartitionLease,
         for_ms: u32,
     ) -> Result<Changed, StoreError>;
 
@@ -86,7 +95,7 @@ pub trait LeaseRepo: Send {
     /// Gives partitions back that are still this relay's at their epochs: no owner, no lease, same epoch.
     async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError>;
 
-    /// Ends every lease and heartbeat, those of consume-log rows in `PROCESSING` too, as if they had run out.
+    /// Forgets every relay, frees every partition at its epoch, and ends the leases of consume-log rows in `PROCESSING`.
     /// Only for a process that knows it is alone (SQLite, under the lock file).
     async fn end_all_leases(&mut self) -> Result<(), StoreError>;
 }

@@ -49,7 +49,8 @@ pub use idempotency::{
     Standing, StoredAnswer,
 };
 pub use leases::{
-    IdBlocks, IdKind, IdQueries, IdState, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId,
+    Heartbeat, IdBlocks, IdKind, IdQueries, IdState, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease,
+    RelayId,
 };
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};

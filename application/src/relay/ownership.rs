@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use handover_domain::{PARTITIONS, Partition, PartitionSet};
 use tokio::time::Instant;
 use tracing::info;
 
 use crate::mutants::{Mutant, planted};
-use crate::ports::{Changed, PartitionHold, PartitionLease, RelayId, StoreError, UnitOfWork};
-use crate::{Transactor, with_tx};
+use crate::ports::{Changed, Heartbeat, PartitionHold, PartitionLease, RelayId, StoreError};
+use crate::{LeaseWatch, Transactor, with_tx};
 
 /// What to do with partitions beyond this relay's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,15 @@ pub(super) enum Surplus {
     GiveBack,
     /// Keep them: a window is not settled yet.
     Keep,
+}
+
+/// The leases as the database has them after a renewal.
+struct Seen {
+    now: DateTime<Utc>,
+    /// Those of this relay's that were renewed.
+    held: Vec<PartitionHold>,
+    heartbeats: Vec<Heartbeat>,
+    leases: Vec<PartitionLease>,
 }
 
 struct Held {
@@ -33,13 +43,25 @@ pub(super) struct Ownership {
     lease_ms: u32,
     held: BTreeMap<Partition, Held>,
     next_tick: Instant,
+    relays: LeaseWatch<RelayId>,
+    leases: LeaseWatch<Partition>,
     /// More than its share, kept for a window that was in flight.
     has_surplus: bool,
 }
 
 impl Ownership {
     pub(super) fn new(tx: Transactor, id: RelayId, lease_ms: u32) -> Ownership {
-        Ownership { tx, id, lease_ms, held: BTreeMap::new(), next_tick: Instant::now(), has_surplus: false }
+        let length = Duration::from_millis(u64::from(lease_ms));
+        Ownership {
+            tx,
+            id,
+            lease_ms,
+            held: BTreeMap::new(),
+            next_tick: Instant::now(),
+            relays: LeaseWatch::new(length),
+            leases: LeaseWatch::new(length),
+            has_surplus: false,
+        }
     }
 
     pub(super) fn id(&self) -> &RelayId {
@@ -83,12 +105,8 @@ impl Ownership {
         let asked = Instant::now();
         // Counted from before the question: the database's lease begins later, so it also ends later.
         let lease = Duration::from_millis(u64::from(self.lease_ms));
-        let (id, lease_ms, holds) = (self.id.clone(), self.lease_ms, self.holds());
-        let (now_held, share) = with_tx(&self.tx, move |unit, _| {
-            let (id, holds) = (id.clone(), holds.clone());
-            Box::pin(async move { rebalance(unit, &id, lease_ms, &holds, surplus).await })
-        })
-        .await?;
+        let seen = self.renew().await?;
+        let (now_held, share) = self.rebalance(seen, surplus).await?;
         self.has_surplus = now_held.len() > share;
         let before = self.held.len();
         let valid_until = asked + lease.mul_f64(0.8);
@@ -101,6 +119,95 @@ impl Ownership {
         }
         self.next_tick = asked + lease / 3;
         Ok(())
+    }
+
+    /// Heartbeat and renewal; returns what the database holds afterwards.
+    async fn renew(&self) -> Result<Seen, StoreError> {
+        let (id, lease_ms, holds) = (self.id.clone(), self.lease_ms, self.holds());
+        with_tx(&self.tx, move |unit, _| {
+            let (id, holds) = (id.clone(), holds.clone());
+            Box::pin(async move {
+                unit.heartbeat(&id, lease_ms).await?;
+                let held = if planted(Mutant::LeaseNotRenewed) {
+                    holds
+                } else {
+                    unit.renew_partitions(&id, &holds, lease_ms).await?
+                };
+                let heartbeats = unit.heartbeats().await?;
+                let leases = unit.partition_leases().await?;
+                Ok(Seen { now: unit.database_now().await?, held, heartbeats, leases })
+            })
+        })
+        .await
+    }
+
+    /// Gives back what is beyond this relay's share, or takes what is free up to it. Returns what it holds then, and its
+    /// share.
+    async fn rebalance(
+        &mut self,
+        seen: Seen,
+        surplus: Surplus,
+    ) -> Result<(Vec<PartitionHold>, usize), StoreError> {
+        let Seen { now, mut held, heartbeats, leases } = seen;
+        let alive_until = |beat: &Heartbeat| (beat.relay.clone(), beat.alive_until);
+        let ended = self.relays.ended(now, &heartbeats.iter().map(alive_until).collect::<Vec<_>>());
+        let lease_until = |lease: &PartitionLease| lease.lease_until.map(|until| (lease.partition, until));
+        let lapsed = self.leases.ended(now, &leases.iter().filter_map(lease_until).collect::<Vec<_>>());
+        let is_live = |beat: &&Heartbeat| beat.relay == self.id || !ended.contains(&beat.relay);
+        let live: Vec<RelayId> = heartbeats.iter().filter(is_live).map(|beat| beat.relay.clone()).collect();
+        let rank = live.iter().position(|relay| *relay == self.id).unwrap_or(0);
+        let share = usize::from(PARTITIONS).div_ceil(live.len().max(1));
+        if held.len() > share && surplus == Surplus::GiveBack {
+            let extra = held.split_off(share);
+            let id = self.id.clone();
+            with_tx(&self.tx, move |unit, _| {
+                let (id, extra) = (id.clone(), extra.clone());
+                Box::pin(async move { unit.give_back(&id, &extra).await })
+            })
+            .await?;
+        }
+        let wanted = share.saturating_sub(held.len());
+        if wanted == 0 {
+            return Ok((held, share));
+        }
+        // What a commit took whose answer was lost: ours, though we did not know.
+        let forgotten: Vec<PartitionHold> = leases
+            .iter()
+            .filter(|lease| lease.owner.as_ref() == Some(&self.id))
+            .map(|lease| PartitionHold { partition: lease.partition, epoch: lease.epoch })
+            .filter(|hold| !held.contains(hold))
+            .collect();
+        let is_free =
+            |lease: &&PartitionLease| lease.lease_until.is_none() || lapsed.contains(&lease.partition);
+        // Each relay begins at its own place, so that two seldom reach for the same partition.
+        let start = rank * share % usize::from(PARTITIONS);
+        let free: Vec<PartitionLease> =
+            leases.iter().cycle().skip(start).take(leases.len()).filter(is_free).cloned().collect();
+        if forgotten.is_empty() && free.is_empty() {
+            return Ok((held, share));
+        }
+        let (id, lease_ms) = (self.id.clone(), self.lease_ms);
+        let taken = with_tx(&self.tx, move |unit, _| {
+            let (id, forgotten, free) = (id.clone(), forgotten.clone(), free.clone());
+            Box::pin(async move {
+                let mut taken = unit.renew_partitions(&id, &forgotten, lease_ms).await?;
+                for lease in &free {
+                    if taken.len() >= wanted {
+                        break;
+                    }
+                    match unit.take_partition(&id, lease, lease_ms).await? {
+                        Changed::One => {
+                            taken.push(PartitionHold { partition: lease.partition, epoch: lease.epoch + 1 })
+                        }
+                        Changed::None => {}
+                    }
+                }
+                Ok::<_, StoreError>(taken)
+            })
+        })
+        .await?;
+        held.extend(taken);
+        Ok((held, share))
     }
 
     /// Forgets holds that settlement found to be good no longer.
@@ -123,58 +230,4 @@ impl Ownership {
         })
         .await
     }
-}
-
-/// What it holds now, and how much its share is.
-async fn rebalance(
-    unit: &mut dyn UnitOfWork,
-    id: &RelayId,
-    lease_ms: u32,
-    holds: &[PartitionHold],
-    surplus: Surplus,
-) -> Result<(Vec<PartitionHold>, usize), StoreError> {
-    unit.heartbeat(id, lease_ms).await?;
-    let mut held = if planted(Mutant::LeaseNotRenewed) {
-        holds.to_vec()
-    } else {
-        unit.renew_partitions(id, holds, lease_ms).await?
-    };
-    let live = unit.live_relays().await?;
-    let rank = live.iter().position(|relay| relay == id).unwrap_or(0);
-    let share = usize::from(PARTITIONS).div_ceil(live.len().max(1));
-    if held.len() > share && surplus == Surplus::GiveBack {
-        let extra = held.split_off(share);
-        unit.give_back(id, &extra).await?;
-    }
-    if held.len() < share {
-        let now = unit.database_now().await?;
-        let leases = unit.partition_leases().await?;
-        // What a commit took whose answer was lost: ours, though we did not know.
-        let forgotten: Vec<PartitionHold> = leases
-            .iter()
-            .filter(|lease| lease.owner.as_ref() == Some(id))
-            .map(|lease| PartitionHold { partition: lease.partition, epoch: lease.epoch })
-            .filter(|hold| !held.contains(hold))
-            .collect();
-        held.extend(unit.renew_partitions(id, &forgotten, lease_ms).await?);
-        let free = |lease: &&PartitionLease| {
-            lease.owner.is_none() || lease.lease_until.is_none_or(|lease_until| lease_until <= now)
-        };
-        // Each relay begins at its own place, so that two seldom reach for the same partition.
-        let start = rank * share % usize::from(PARTITIONS);
-        let candidates: Vec<&PartitionLease> =
-            leases.iter().cycle().skip(start).take(leases.len()).filter(free).collect();
-        for lease in candidates {
-            if held.len() >= share {
-                break;
-            }
-            match unit.take_partition(id, lease.partition, lease.epoch, lease_ms).await? {
-                Changed::One => {
-                    held.push(PartitionHold { partition: lease.partition, epoch: lease.epoch + 1 })
-                }
-                Changed::None => {}
-            }
-        }
-    }
-    Ok((held, share))
 }

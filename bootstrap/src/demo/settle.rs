@@ -90,7 +90,9 @@ async fn look(until: Until, app: &App, store: &dyn Store) -> Result<Sight, Store
         for subscriber in app.subscribers() {
             let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
             if let Some(mark) = view.consumer_subscription(name).await? {
-                let rows = view.unseen(name, takes, mark.since, mark.since, app.now(), 1).await?;
+                let rows = view
+                    .unseen(name, takes, mark.after_id, chrono::DateTime::UNIX_EPOCH, app.now(), 1)
+                    .await?;
                 unseen += rows.len();
             }
         }

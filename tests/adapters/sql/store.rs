@@ -198,10 +198,12 @@ async fn all_leases_end_at_once() {
     let partition = Partition::of(TenantId::DEFAULT, 1);
     let mut unit = fixture.store.begin().await.unwrap();
     unit.heartbeat(&relay, 5_000).await.unwrap();
-    assert_eq!(unit.take_partition(&relay, partition, 0, 5_000).await.unwrap(), Changed::One);
+    let number = usize::from(partition.number());
+    let free = unit.partition_leases().await.unwrap().remove(number);
+    assert_eq!(unit.take_partition(&relay, &free, 5_000).await.unwrap(), Changed::One);
     unit.end_all_leases().await.unwrap();
-    assert!(unit.live_relays().await.unwrap().is_empty());
-    assert_eq!(unit.take_partition(&relay, partition, 1, 5_000).await.unwrap(), Changed::One);
+    assert!(unit.heartbeats().await.unwrap().is_empty());
+    assert_eq!(unit.partition_leases().await.unwrap()[number].owner, None);
     unit.commit().await.unwrap();
 }
 

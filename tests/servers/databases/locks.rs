@@ -141,7 +141,8 @@ async fn relays_that_settle_different_partitions_do_not_wait_for_each_other(kind
     let mut unit = fixture.store.begin().await.unwrap();
     for (name, id) in [("a", 1), ("b", 2)] {
         unit.heartbeat(&relay(name), 5_000).await.unwrap();
-        let taken = unit.take_partition(&relay(name), partition(id), 0, 5_000).await.unwrap();
+        let free = unit.partition_leases().await.unwrap().remove(usize::from(partition(id).number()));
+        let taken = unit.take_partition(&relay(name), &free, 5_000).await.unwrap();
         assert_eq!(taken, handover_application::ports::Changed::One);
     }
     unit.commit().await.unwrap();

@@ -127,12 +127,15 @@ pub(super) fn find<'s>(
     statement.consumptions().get(&(consumer.to_owned(), event.clone()))
 }
 
-fn takes(types: &[&str], since: DateTime<Utc>, row: &OutboxRow) -> bool {
-    row.create_time >= since && types.contains(&row.event_type.as_str())
+fn takes(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
+    row.id > after_id && types.contains(&row.event_type.as_str())
 }
 
 /// Whether nobody may come back for it.
 fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    if row.consume_time > now {
+        return !row.status.is_settled();
+    }
     match row.status {
         ConsumeStatus::Processing => row.lease_until.is_none_or(|until| until < now),
         ConsumeStatus::Waiting | ConsumeStatus::Failed => {
@@ -156,14 +159,14 @@ impl ConsumeQueries for MemoryUnit {
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
         self.read(|statement| {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
             let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
             let mut unapplied = Vec::new();
-            for event in events.filter(|event| takes(types, since, event)) {
+            for event in events.filter(|event| takes(types, after_id, event)) {
                 let row = find(statement, consumer, &event.event_id);
                 if row.is_none_or(|row| !row.is.status.is_settled()) {
                     unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
@@ -200,14 +203,14 @@ impl ConsumeQueries for MemoryUnit {
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
         self.read(|statement| {
             sent_between(statement, after, until)
-                .filter(|event| takes(types, since, event))
+                .filter(|event| takes(types, after_id, event))
                 .filter(|event| find(statement, consumer, &event.event_id).is_none())
                 .take(limited(limit))
                 .cloned()

@@ -49,7 +49,8 @@ impl ConsumeLog for MemoryUnit {
             if let Some(row) = statement.subscriptions().get(&consumer.to_owned()) {
                 return Ok(row.is);
             }
-            let is = ConsumerSubscription { since: now, checked_until: now };
+            let after_id = statement.outbox().all().map(|row| row.id).max().unwrap_or(0);
+            let is = ConsumerSubscription { after_id, checked_until: now };
             statement.own.subscriptions.put(SubscriptionRow { consumer: consumer.to_owned(), is });
             Ok(is)
         })
@@ -61,10 +62,8 @@ impl ConsumeLog for MemoryUnit {
             let Some(mut row) = statement.subscriptions().get(&consumer.to_owned()).cloned() else {
                 return Ok(());
             };
-            if until > row.is.checked_until {
-                row.is.checked_until = until;
-                statement.own.subscriptions.put(row);
-            }
+            row.is.checked_until = until;
+            statement.own.subscriptions.put(row);
             Ok(())
         })
         .await

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    Changed, IdBlocks, IdKind, IdQueries, IdState, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease,
-    RelayId, StoreError,
+    Changed, Heartbeat, IdBlocks, IdKind, IdQueries, IdState, LeaseQueries, LeaseRepo, PartitionHold,
+    PartitionLease, RelayId, StoreError,
 };
 use handover_domain::{ConsumeStatus, Partition};
 
@@ -23,13 +23,7 @@ impl Row for PartitionLease {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct RelayRow {
-    relay: RelayId,
-    alive_until: DateTime<Utc>,
-}
-
-impl Row for RelayRow {
+impl Row for Heartbeat {
     type Key = RelayId;
     type Index = ();
 
@@ -77,13 +71,8 @@ impl LeaseQueries for MemoryUnit {
         self.read(|statement| statement.database_now()).await
     }
 
-    async fn live_relays(&mut self) -> Result<Vec<RelayId>, StoreError> {
-        self.read(|statement| {
-            let now = statement.database_now();
-            let relays = statement.relays();
-            relays.all().filter(|row| row.alive_until > now).map(|row| row.relay.clone()).collect()
-        })
-        .await
+    async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError> {
+        self.read(|statement| statement.relays().all().cloned().collect()).await
     }
 
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
@@ -96,7 +85,7 @@ impl LeaseRepo for MemoryUnit {
     async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError> {
         self.write(vec![Lock::Relay(relay.clone())], |statement| {
             let alive_until = in_ms(statement, for_ms);
-            statement.own.relays.put(RelayRow { relay: relay.clone(), alive_until });
+            statement.own.relays.put(Heartbeat { relay: relay.clone(), alive_until });
             Ok(())
         })
         .await
@@ -113,27 +102,20 @@ impl LeaseRepo for MemoryUnit {
     async fn take_partition(
         &mut self,
         relay: &RelayId,
-        partition: Partition,
-        seen_epoch: i64,
+        seen: &PartitionLease,
         for_ms: u32,
     ) -> Result<Changed, StoreError> {
+        let partition = seen.partition;
         self.write(vec![Lock::Partition(partition)], |statement| {
-            let now = statement.database_now();
-            let free = |lease: &PartitionLease| {
-                lease.epoch == seen_epoch
-                    && (lease.owner.is_none() || lease.lease_until.is_none_or(|until| until <= now))
-            };
-            if !statement.partitions().get(&partition).is_some_and(free) {
+            let as_seen =
+                |lease: &PartitionLease| lease.epoch == seen.epoch && lease.lease_until == seen.lease_until;
+            if !statement.partitions().get(&partition).is_some_and(as_seen) {
                 return Ok(Changed::None);
             }
             let lease_until = Some(in_ms(statement, for_ms));
             let owner = Some(relay.clone());
-            statement.own.partitions.put(PartitionLease {
-                partition,
-                owner,
-                epoch: seen_epoch + 1,
-                lease_until,
-            });
+            let epoch = seen.epoch + 1;
+            statement.own.partitions.put(PartitionLease { partition, owner, epoch, lease_until });
             Ok(Changed::One)
         })
         .await
@@ -183,17 +165,17 @@ impl LeaseRepo for MemoryUnit {
             })
             .await?;
         self.write(locks, |statement| {
-            // Long ago by any clock: consumers judge their leases by another clock than relays.
-            let ended = DateTime::UNIX_EPOCH;
-            let relays: Vec<_> = statement.relays().all().cloned().collect();
-            for row in relays {
-                statement.own.relays.put(RelayRow { alive_until: ended, ..row });
+            let relays: Vec<_> = statement.relays().all().map(|row| row.relay.clone()).collect();
+            for relay in relays {
+                statement.own.relays.remove(&relay);
             }
             let leases: Vec<_> =
-                statement.partitions().all().filter(|row| row.lease_until.is_some()).cloned().collect();
+                statement.partitions().all().filter(|row| row.owner.is_some()).cloned().collect();
             for row in leases {
-                statement.own.partitions.put(PartitionLease { lease_until: Some(ended), ..row });
+                statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..row });
             }
+            // Long ago by any clock: consumers judge their leases by another clock than relays.
+            let ended = DateTime::UNIX_EPOCH;
             let processing: Vec<_> = statement
                 .consumptions()
                 .all()

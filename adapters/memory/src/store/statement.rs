@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    AuditEntry, Clock, CreditChange, KeptRequest, ListingChange, NewShipmentTask, Notification, Numbered,
-    OutboxRow, PartitionLease,
+    AuditEntry, Clock, CreditChange, Heartbeat, KeptRequest, ListingChange, NewShipmentTask, Notification,
+    Numbered, OutboxRow, PartitionLease,
 };
 use handover_domain::{Balance, Coupon, Hold, Order, Partition, Payment, Product, Refund};
 
@@ -13,7 +13,7 @@ use super::consume::{ConsumptionRow, SubscriptionRow};
 use super::credit::CreditRow;
 use super::dead_letters::DeadLetterRow;
 use super::effects::ListingRow;
-use super::leases::{IdBlockRow, RelayRow};
+use super::leases::IdBlockRow;
 use super::tables::{Merged, Overlay, Table};
 use crate::clock::moved;
 
@@ -76,7 +76,7 @@ tables! {
     balances: Balance,
     operations: OperationRow,
     entries: EntryRow,
-    relays: RelayRow,
+    relays: Heartbeat,
     partitions: PartitionLease,
     id_blocks: IdBlockRow,
 }

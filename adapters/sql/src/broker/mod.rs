@@ -31,6 +31,7 @@ use crate::SqlStore;
 use crate::value::values;
 use routes::Routes;
 use subscription::{DatabaseSubscription, Ticket};
+use upkeep::Upkept;
 
 /// A broker on the tables of a store. Clones share it.
 #[derive(Clone)]
@@ -47,8 +48,8 @@ struct Inner {
     ended: Mutex<Vec<i64>>,
     /// When a message expires next, as far as is known.
     next_expiry: Mutex<Option<DateTime<Utc>>>,
-    /// When sessions and expiries were last looked after; the lock keeps it to one at a time.
-    upkept: tokio::sync::Mutex<Option<DateTime<Utc>>>,
+    /// The lock keeps upkeep to one at a time.
+    upkept: tokio::sync::Mutex<Upkept>,
 }
 
 impl DatabaseBroker {
@@ -61,7 +62,7 @@ impl DatabaseBroker {
                 live: Mutex::default(),
                 ended: Mutex::default(),
                 next_expiry: Mutex::default(),
-                upkept: tokio::sync::Mutex::default(),
+                upkept: tokio::sync::Mutex::new(Upkept::new()),
             }),
         }
     }

@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use handover_application::LeaseWatch;
 use handover_application::ports::StoreError;
 
 use super::messages::{COLUMNS, Cause, Queued, move_on};
 use super::{Inner, lock};
 use crate::dialect::{marks, padded};
+use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
@@ -30,15 +32,29 @@ pub(super) enum Upkeep {
     Now,
 }
 
+/// What upkeep knows from the last time.
+pub(super) struct Upkept {
+    /// When sessions and expiries were last looked after.
+    at: Option<DateTime<Utc>>,
+    sessions: LeaseWatch<i64>,
+}
+
+impl Upkept {
+    pub(super) fn new() -> Upkept {
+        let length = Duration::from_millis(u64::from(SESSION_MS));
+        Upkept { at: None, sessions: LeaseWatch::new(length) }
+    }
+}
+
 impl Inner {
     pub(super) async fn upkeep(&self, when: Upkeep) -> Result<(), StoreError> {
         self.return_ended().await?;
         let now = self.now();
         let mut upkept = self.upkept.lock().await;
-        let is_due = upkept.is_none_or(|last| (now - last).abs() >= UPKEEP);
+        let is_due = upkept.at.is_none_or(|last| (now - last).abs() >= UPKEEP);
         if is_due || when == Upkeep::Now {
-            self.look_after_sessions().await?;
-            *upkept = Some(now);
+            self.look_after_sessions(&mut upkept.sessions).await?;
+            upkept.at = Some(now);
         }
         while lock(&self.next_expiry).is_some_and(|next| next <= now) {
             self.expire(now).await?;
@@ -53,22 +69,23 @@ impl Inner {
         until_expiry.map_or(LOOK, |pause| pause.clamp(Duration::from_millis(1), LOOK))
     }
 
-    async fn look_after_sessions(&self) -> Result<(), StoreError> {
+    async fn look_after_sessions(&self, watch: &mut LeaseWatch<i64>) -> Result<(), StoreError> {
         let mut session = self.store.transaction().await?;
         let (now, until) = session.now_and(SESSION_MS).await?;
         let live: Vec<i64> = lock(&self.live).keys().copied().collect();
         let kept = prolong(&mut session, &live, until).await?;
-        let lapsed = session
-            .fetch("SELECT session_id, queue FROM broker_sessions WHERE alive_until <= ?", values![now])
-            .await?;
+        let sql = "SELECT session_id, queue, alive_until FROM broker_sessions";
+        let rows = session.fetch(sql, values![]).await?;
+        let sessions = rows.iter().map(seen_session).collect::<Result<Vec<_>, _>>()?;
+        let alive_until: Vec<_> = sessions.iter().map(|seen| (seen.id, seen.alive_until)).collect();
+        let ended = watch.ended(now, &alive_until);
         let mut queues = BTreeSet::new();
-        for row in &lapsed {
-            let row = row.of("broker_sessions", "session_id");
-            let id = row.int("session_id")?;
-            let sql = "DELETE FROM broker_sessions WHERE session_id = ? AND alive_until <= ?";
-            if session.execute(sql, values![id, now]).await? == 1 {
-                release(&mut session, &[id]).await?;
-                queues.insert(row.string("queue")?);
+        for seen in sessions.into_iter().filter(|seen| ended.contains(&seen.id)) {
+            // Only as it was seen: it may have been prolonged since.
+            let sql = "DELETE FROM broker_sessions WHERE session_id = ? AND alive_until = ?";
+            if session.execute(sql, values![seen.id, seen.alive_until]).await? == 1 {
+                release(&mut session, &[seen.id]).await?;
+                queues.insert(seen.queue);
             }
         }
         let next_expiry = next_expiry(&mut session).await?;
@@ -143,6 +160,22 @@ impl Inner {
         moved.queues.iter().for_each(|queue| self.ring(queue));
         Ok(())
     }
+}
+
+/// A session of any process.
+struct SeenSession {
+    id: i64,
+    queue: String,
+    alive_until: DateTime<Utc>,
+}
+
+fn seen_session(row: &Row) -> Result<SeenSession, StoreError> {
+    let row = row.of("broker_sessions", "session_id");
+    Ok(SeenSession {
+        id: row.int("session_id")?,
+        queue: row.string("queue")?,
+        alive_until: row.time("alive_until")?,
+    })
 }
 
 /// Prolongs sessions; tells which of them still are.

@@ -116,12 +116,12 @@ fn unapplied_of(
     dialect: &dyn Dialect,
     consumer: &str,
     types: &[Value],
-    since: DateTime<Utc>,
+    after_id: i64,
     (tenant, kind, ids): (i64, &str, &[i64]),
 ) -> (String, Vec<Value>) {
     let mut values = values![kind, tenant];
     values.extend(types.iter().cloned());
-    values.push(since.into());
+    values.push(after_id.into());
     dialect.look_up(LookUp {
         columns: &format!(
             "{COLUMNS}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
@@ -132,10 +132,10 @@ fn unapplied_of(
         column: "o.aggregate_id",
         keys: padded(ids).into_iter().map(Value::from).collect(),
         conditions: format!(
-            "o.aggregate_type = ? AND o.tenant_id = ? AND {event_type} IN ({types}) AND {create_time} >= ? \
+            "o.aggregate_type = ? AND o.tenant_id = ? AND {event_type} IN ({types}) AND {id} > ? \
              AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
             event_type = dialect.unindexed("o.event_type"),
-            create_time = dialect.unindexed("o.create_time"),
+            id = dialect.unindexed("o.id"),
             types = marks(types.len()),
         ),
         values,
@@ -159,7 +159,7 @@ fn type_values(types: &[&str]) -> Vec<Value> {
 
 pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
     let row = row.of("consumer_subscriptions", "consumer");
-    Ok(ConsumerSubscription { since: row.time("since")?, checked_until: row.time("checked_until")? })
+    Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
 }
 
 #[async_trait]
@@ -177,7 +177,7 @@ impl ConsumeQueries for Session {
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
         if types.is_empty() {
@@ -193,7 +193,8 @@ impl ConsumeQueries for Session {
             ids.sort_unstable();
             ids.dedup();
             for ids in ids.chunks(MAX_ROWS) {
-                let (sql, values) = unapplied_of(self.dialect, consumer, &types, since, (tenant, kind, ids));
+                let (sql, values) =
+                    unapplied_of(self.dialect, consumer, &types, after_id, (tenant, kind, ids));
                 let rows = self.fetch(&sql, values).await?;
                 found.extend(self.readable(&rows, unapplied));
             }
@@ -217,11 +218,12 @@ impl ConsumeQueries for Session {
              AND status IN ('PROCESSING', 'WAITING', 'FAILED') \
              AND ((status <> 'PROCESSING' AND consume_time <= ? \
                    AND (next_retry_time IS NULL OR next_retry_time <= ?)) \
-                  OR (status = 'PROCESSING' AND (lease_until IS NULL OR lease_until < ?))) \
+                  OR (status = 'PROCESSING' AND (lease_until IS NULL OR lease_until < ?)) \
+                  OR consume_time > ?) \
              ORDER BY consume_time, id LIMIT ?",
             index = self.dialect.index("idx_consume_unsettled"),
         );
-        let values = values![consumer, idle_since, idle_since, now, limit(most)];
+        let values = values![consumer, idle_since, idle_since, now, now, limit(most)];
         let rows = self.fetch(&sql, values).await?;
         rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
     }
@@ -230,7 +232,7 @@ impl ConsumeQueries for Session {
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
         most: u32,
@@ -241,14 +243,14 @@ impl ConsumeQueries for Session {
         let types = type_values(types);
         let sql = format!(
             "SELECT {COLUMNS} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
-             AND {create_time} >= ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
+             AND {id} > ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
             index = self.dialect.index("idx_outbox_sent"),
             record = record_of_o(self.dialect),
-            create_time = self.dialect.unindexed("o.create_time"),
+            id = self.dialect.unindexed("o.id"),
             event_type = self.dialect.unindexed("o.event_type"),
             types = marks(types.len()),
         );
-        let mut values = values![consumer, after, until, since];
+        let mut values = values![consumer, after, until, after_id];
         values.extend(types);
         values.push(limit(most).into());
         let rows = self.fetch(&sql, values).await?;
@@ -308,7 +310,7 @@ impl ConsumeQueries for Session {
         &mut self,
         consumer: &str,
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
-        let sql = "SELECT consumer, since, checked_until FROM consumer_subscriptions WHERE consumer = ?";
+        let sql = "SELECT consumer, after_id, checked_until FROM consumer_subscriptions WHERE consumer = ?";
         self.fetch_one(sql, values![consumer]).await?.as_ref().map(subscription).transpose()
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Changed, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
+    Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
 };
 use handover_domain::Partition;
 
@@ -80,11 +80,13 @@ impl LeaseQueries for Session {
         self.now().await
     }
 
-    async fn live_relays(&mut self) -> Result<Vec<RelayId>, StoreError> {
-        let now = self.now().await?;
-        let rows =
-            self.fetch("SELECT relay FROM relays WHERE alive_until > ? ORDER BY relay", values![now]).await?;
-        rows.iter().map(|row| Ok(RelayId(row.of("relays", "relay").string("relay")?))).collect()
+    async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError> {
+        let rows = self.fetch("SELECT relay, alive_until FROM relays ORDER BY relay", Vec::new()).await?;
+        let heartbeat = |row: &Row| {
+            let row = row.of("relays", "relay");
+            Ok(Heartbeat { relay: RelayId(row.string("relay")?), alive_until: row.time("alive_until")? })
+        };
+        rows.iter().map(heartbeat).collect()
     }
 
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
@@ -111,16 +113,24 @@ impl LeaseRepo for Session {
     async fn take_partition(
         &mut self,
         relay: &RelayId,
-        partition: Partition,
-        seen_epoch: i64,
+        seen: &PartitionLease,
         for_ms: u32,
     ) -> Result<Changed, StoreError> {
-        let (now, until) = self.now_and(for_ms).await?;
-        let sql = "UPDATE outbox_partitions SET owner = ?, epoch = epoch + 1, lease_until = ? \
-                   WHERE partition_no = ? AND epoch = ? \
-                   AND (owner IS NULL OR lease_until IS NULL OR lease_until <= ?)";
-        let values = values![&relay.0, until, partition.number(), seen_epoch, now];
-        Ok(changed(self.execute(sql, values).await?))
+        let (_, until) = self.now_and(for_ms).await?;
+        let mut values = values![&relay.0, until, seen.partition.number(), seen.epoch];
+        // The epoch says who owns it, the end of the lease whether it was renewed.
+        let lease = match seen.lease_until {
+            Some(seen_until) => {
+                values.push(seen_until.into());
+                "lease_until = ?"
+            }
+            None => "lease_until IS NULL",
+        };
+        let sql = format!(
+            "UPDATE outbox_partitions SET owner = ?, epoch = epoch + 1, lease_until = ? \
+             WHERE partition_no = ? AND epoch = ? AND {lease}"
+        );
+        Ok(changed(self.execute(&sql, values).await?))
     }
 
     async fn renew_partitions(
@@ -141,17 +151,16 @@ impl LeaseRepo for Session {
     }
 
     async fn end_all_leases(&mut self) -> Result<(), StoreError> {
-        // The earliest moment: before any now that anybody asks with.
-        let past = DateTime::UNIX_EPOCH;
-        self.execute("UPDATE outbox_partitions SET lease_until = ? WHERE owner IS NOT NULL", values![past])
-            .await?;
-        self.execute("UPDATE relays SET alive_until = ?", values![past]).await?;
+        let free = "UPDATE outbox_partitions SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL";
+        self.execute(free, Vec::new()).await?;
+        self.execute("DELETE FROM relays", Vec::new()).await?;
         let processing = format!(
             "UPDATE event_consume_log {} SET lease_until = ? \
              WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",
             self.dialect.index("idx_consume_unsettled")
         );
-        self.execute(&processing, values![past]).await?;
+        // The earliest moment: before any now that anybody asks with.
+        self.execute(&processing, values![DateTime::UNIX_EPOCH]).await?;
         Ok(())
     }
 }

@@ -211,10 +211,10 @@ async fn check_hot_statements(store: &SqlStore) {
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
     session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
     session.release(&aggregates[0], now).await.unwrap();
-    session.unapplied("c", &["ORDER_PAID"], now, &aggregates).await.unwrap();
+    session.unapplied("c", &["ORDER_PAID"], 0, &aggregates).await.unwrap();
     session.consumption("c", &event).await.unwrap();
     session.leftovers("c", now, now, 100).await.unwrap();
-    session.unseen("c", &["ORDER_PAID"], now, now, now, 100).await.unwrap();
+    session.unseen("c", &["ORDER_PAID"], 0, now, now, 100).await.unwrap();
     session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();
     session.undecided_dead_letters(Some(tenant)).await.unwrap();

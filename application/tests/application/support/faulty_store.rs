@@ -192,9 +192,9 @@ passes_on!(OutboxRepo {
 });
 passes_on!(ConsumeQueries {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
-    fn unapplied(consumer: &str, types: &[&str], since: DateTime<Utc>, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
+    fn unapplied(consumer: &str, types: &[&str], after_id: i64, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
     fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
-    fn unseen(consumer: &str, types: &[&str], since: DateTime<Utc>, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>;
+    fn unseen(consumer: &str, types: &[&str], after_id: i64, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>;
     fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
     fn consumed_page(filter: &ConsumedFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<Consumed>>;
     fn consumed_of(events: &[EventId]) -> Vec<Consumed>;
@@ -261,13 +261,13 @@ passes_on!(EffectRepo {
 });
 passes_on!(LeaseQueries {
     fn database_now() -> DateTime<Utc>;
-    fn live_relays() -> Vec<RelayId>;
+    fn heartbeats() -> Vec<Heartbeat>;
     fn partition_leases() -> Vec<PartitionLease>;
 });
 passes_on!(LeaseRepo {
     fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
     fn forget_relay(relay: &RelayId) -> ();
-    fn take_partition(relay: &RelayId, partition: Partition, seen_epoch: i64, for_ms: u32) -> Changed;
+    fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed;
     fn renew_partitions(relay: &RelayId, holds: &[PartitionHold], for_ms: u32) -> Vec<PartitionHold>;
     fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
     fn end_all_leases() -> ();

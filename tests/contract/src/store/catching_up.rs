@@ -1,6 +1,6 @@
 //! What a consumer still has to do: what is unapplied, left over or was never seen, and since when it takes events.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use handover_application::ports::{Consumption, NewEvent};
 use handover_domain::{AggregateRef, ConsumeStatus, EventType};
 
@@ -13,10 +13,10 @@ use crate::samples::{
 async fn unapplied(
     rig: &dyn StoreRig,
     types: &[&str],
-    since: DateTime<Utc>,
+    after_id: i64,
     aggregates: &[AggregateRef],
 ) -> Vec<String> {
-    let found = view(rig).await.unapplied("inventory", types, since, aggregates).await;
+    let found = view(rig).await.unapplied("inventory", types, after_id, aggregates).await;
     found
         .expect("what is unapplied can be read")
         .into_iter()
@@ -36,7 +36,7 @@ pub async fn what_is_not_settled_is_unapplied(rig: &dyn StoreRig) {
     }
     let found = view(rig)
         .await
-        .unapplied("inventory", &[EventType::OrderPaid.as_str()], start(), &[aggregate(7)])
+        .unapplied("inventory", &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)])
         .await
         .unwrap();
     let seen: Vec<_> =
@@ -61,10 +61,8 @@ pub async fn an_unapplied_event_comes_with_its_rows(rig: &dyn StoreRig) {
     };
     record(rig, std::slice::from_ref(&row)).await;
     let mut view = view(rig).await;
-    let found = view
-        .unapplied("inventory", &[EventType::OrderPaid.as_str()], start(), &[aggregate(7)])
-        .await
-        .unwrap();
+    let found =
+        view.unapplied("inventory", &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)]).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].record, Some(as_recorded(&row)));
     assert_eq!(vec![found[0].event.clone()], view.outbox_by_event(&[event_id("e")]).await.unwrap());
@@ -85,11 +83,11 @@ pub async fn only_events_of_the_aggregates_are_unapplied(rig: &dyn StoreRig) {
     )
     .await;
     let types = [EventType::OrderPaid.as_str()];
-    assert_eq!(unapplied(rig, &types, start(), &[aggregate(7)]).await, ["order-7"]);
-    assert_eq!(unapplied(rig, &types, start(), &[payment]).await, ["payment-7"]);
-    assert_eq!(unapplied(rig, &types, start(), &[stranger]).await, ["foreign-7"]);
-    assert_eq!(unapplied(rig, &types, start(), &[]).await, [""; 0]);
-    assert_eq!(unapplied(rig, &types, start(), &[aggregate(9)]).await, [""; 0]);
+    assert_eq!(unapplied(rig, &types, 0, &[aggregate(7)]).await, ["order-7"]);
+    assert_eq!(unapplied(rig, &types, 0, &[payment]).await, ["payment-7"]);
+    assert_eq!(unapplied(rig, &types, 0, &[stranger]).await, ["foreign-7"]);
+    assert_eq!(unapplied(rig, &types, 0, &[]).await, [""; 0]);
+    assert_eq!(unapplied(rig, &types, 0, &[aggregate(9)]).await, [""; 0]);
 }
 
 /// Only of the types the consumer takes.
@@ -105,28 +103,27 @@ pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
     )
     .await;
     let of = [aggregate(7)];
-    assert_eq!(unapplied(rig, &[EventType::OrderPaid.as_str()], start(), &of).await, ["paid"]);
+    assert_eq!(unapplied(rig, &[EventType::OrderPaid.as_str()], 0, &of).await, ["paid"]);
     let two = [EventType::OrderCancelled.as_str(), EventType::OrderCreated.as_str()];
-    assert_eq!(unapplied(rig, &two, start(), &of).await, ["created", "cancelled"]);
-    assert_eq!(unapplied(rig, &[], start(), &of).await, [""; 0]);
+    assert_eq!(unapplied(rig, &two, 0, &of).await, ["created", "cancelled"]);
+    assert_eq!(unapplied(rig, &[], 0, &of).await, [""; 0]);
 }
 
-/// Events created before the consumer subscribed are history; those created at that very moment are not.
-pub async fn only_events_since_the_subscription_are_unapplied(rig: &dyn StoreRig) {
-    let micro = TimeDelta::microseconds(1);
+/// Rows up to the position at which the consumer subscribed are history, whatever their times: the clock was set back
+/// after the first.
+pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig) {
+    append(rig, &[event("history", 7, 1)]).await;
+    let subscribed = in_unit!(rig, |unit| unit.subscribe_consumer("inventory", start()).await.unwrap());
     append(
         rig,
         &[
-            NewEvent { occurred_at: start() - micro, ..event("history", 7, 1) },
-            event("first", 7, 2),
+            NewEvent { occurred_at: later(-300), ..event("first", 7, 2) },
             NewEvent { occurred_at: later(9), ..event("second", 7, 3) },
         ],
     )
     .await;
-    assert_eq!(
-        unapplied(rig, &[EventType::OrderPaid.as_str()], start(), &[aggregate(7)]).await,
-        ["first", "second"]
-    );
+    let types = [EventType::OrderPaid.as_str()];
+    assert_eq!(unapplied(rig, &types, subscribed.after_id, &[aggregate(7)]).await, ["first", "second"]);
 }
 
 /// By aggregate, then `aggregate_seq`, then id.
@@ -147,7 +144,7 @@ pub async fn unapplied_events_come_by_aggregate_sequence_and_id(rig: &dyn StoreR
     )
     .await;
     let aggregates = [payment, stranger, aggregate(10), aggregate(9)];
-    let seen = unapplied(rig, &[EventType::OrderPaid.as_str()], start(), &aggregates).await;
+    let seen = unapplied(rig, &[EventType::OrderPaid.as_str()], 0, &aggregates).await;
     assert_eq!(seen, ["o9-0", "o9-1a", "o9-1b", "o9-3", "o10", "payment", "foreign"]);
 }
 
@@ -158,7 +155,7 @@ pub async fn an_event_is_unapplied_whatever_its_status_in_the_outbox(rig: &dyn S
         unit.mark_sent(&[&confirmed("sent")], start()).await.unwrap();
         unit.mark_failed(&[to_failed("failed")], start()).await.unwrap();
     });
-    let seen = unapplied(rig, &[EventType::OrderPaid.as_str()], start(), &[aggregate(7)]).await;
+    let seen = unapplied(rig, &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)]).await;
     assert_eq!(seen, ["new", "sent", "failed"]);
 }
 
@@ -214,6 +211,19 @@ pub async fn a_processing_row_is_left_over_once_its_lease_ended(rig: &dyn StoreR
     assert_eq!(leftovers(rig, later(-30), start(), 10).await, ["ended"]);
 }
 
+/// What a clock wrote that was set back since is left over: by its times nobody would come back for it for long.
+pub async fn a_row_written_later_than_now_is_left_over(rig: &dyn StoreRig) {
+    let rows = ConsumeStatus::ALL.iter().map(|status| Consumption {
+        lease_until: (*status == ConsumeStatus::Processing).then(|| later(315)),
+        next_retry_time: (*status == ConsumeStatus::Failed).then(|| later(310)),
+        ..left(status.as_str(), *status, 300)
+    });
+    record(rig, &rows.collect::<Vec<_>>()).await;
+    let mut seen = leftovers(rig, later(-30), start(), 10).await;
+    seen.sort();
+    assert_eq!(seen, ["FAILED", "PROCESSING", "WAITING"]);
+}
+
 /// The oldest come first, no more than asked for.
 pub async fn the_oldest_leftovers_come_first(rig: &dyn StoreRig) {
     let lease = |row: Consumption| Consumption { lease_until: Some(later(-40)), ..row };
@@ -237,8 +247,17 @@ pub async fn leftovers_are_of_one_consumer(rig: &dyn StoreRig) {
     assert_eq!(leftovers(rig, later(-30), start(), 10).await, [""; 0]);
 }
 
+/// The position of the subscription; before it, that of the first row.
+async fn after_id(rig: &dyn StoreRig) -> i64 {
+    let subscription = view(rig).await.consumer_subscription("inventory").await.unwrap();
+    subscription.map_or(0, |subscription| subscription.after_id)
+}
+
 async fn unseen(rig: &dyn StoreRig, types: &[&str], after: i64, until: i64, limit: u32) -> Vec<String> {
-    let rows = view(rig).await.unseen("inventory", types, start(), later(after), later(until), limit).await;
+    let rows = view(rig)
+        .await
+        .unseen("inventory", types, after_id(rig).await, later(after), later(until), limit)
+        .await;
     rows.expect("what was not seen can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -272,16 +291,10 @@ pub async fn an_event_in_the_log_was_seen_whatever_became_of_it(rig: &dyn StoreR
 }
 
 /// Only what the consumer takes, and only since it subscribed.
-pub async fn only_types_taken_and_events_since_the_subscription_are_unseen(rig: &dyn StoreRig) {
-    append(
-        rig,
-        &[
-            NewEvent { occurred_at: start() - TimeDelta::microseconds(1), ..event("history", 7, 1) },
-            event("mine", 7, 2),
-            of_type(EventType::OrderCreated, event("other-type", 7, 3)),
-        ],
-    )
-    .await;
+pub async fn only_types_taken_and_events_after_the_subscription_are_unseen(rig: &dyn StoreRig) {
+    append(rig, &[event("history", 7, 1)]).await;
+    in_unit!(rig, |unit| unit.subscribe_consumer("inventory", start()).await.unwrap());
+    append(rig, &[event("mine", 7, 2), of_type(EventType::OrderCreated, event("other-type", 7, 3))]).await;
     for id in ["history", "mine", "other-type"] {
         send(rig, id, 5).await;
     }
@@ -289,28 +302,31 @@ pub async fn only_types_taken_and_events_since_the_subscription_are_unseen(rig: 
     assert_eq!(unseen(rig, &[], 0, 9, 10).await, [""; 0]);
 }
 
-/// A consumer subscribes once, from that moment on.
+/// A consumer subscribes once, to what comes after the newest row of the outbox.
 pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
     assert_eq!(view(rig).await.consumer_subscription("inventory").await.unwrap(), None);
     let first = in_unit!(rig, |unit| unit.subscribe_consumer("inventory", later(1)).await.unwrap());
-    assert_eq!((first.since, first.checked_until), (later(1), later(1)));
+    assert_eq!((first.after_id, first.checked_until), (0, later(1)));
+    append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
     let again = in_unit!(rig, |unit| unit.subscribe_consumer("inventory", later(2)).await.unwrap());
     assert_eq!(again, first);
     assert_eq!(view(rig).await.consumer_subscription("inventory").await.unwrap(), Some(first));
     let other = in_unit!(rig, |unit| unit.subscribe_consumer("Inventory", later(3)).await.unwrap());
-    assert_eq!(other.since, later(3), "consumers are compared byte by byte");
+    let newest = view(rig).await.outbox_by_event(&[event_id("b")]).await.unwrap().remove(0);
+    assert_eq!(other.after_id, newest.id, "consumers are compared byte by byte");
 }
 
-/// `checked_until` only ever moves forward, and `since` never moves.
-pub async fn checked_until_never_moves_backward(rig: &dyn StoreRig) {
+/// `checked_until` moves both ways, of its consumer alone, and the position never moves.
+pub async fn checked_until_moves_as_it_is_set(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.subscribe_consumer("inventory", start()).await.unwrap();
         unit.subscribe_consumer("another", start()).await.unwrap();
     });
-    for (to, expected) in [(10, 10), (5, 10), (10, 10), (11, 11), (-1, 11)] {
+    append(rig, &[event("a", 7, 1)]).await;
+    for to in [10, 5, 11, -1] {
         in_unit!(rig, |unit| unit.set_checked_until("inventory", later(to)).await.unwrap());
         let seen = view(rig).await.consumer_subscription("inventory").await.unwrap().unwrap();
-        assert_eq!((seen.since, seen.checked_until), (start(), later(expected)), "after {to}");
+        assert_eq!((seen.after_id, seen.checked_until), (0, later(to)), "after {to}");
     }
     let other = view(rig).await.consumer_subscription("another").await.unwrap().unwrap();
     assert_eq!(other.checked_until, start());

@@ -1,11 +1,11 @@
-//! Leases of partitions and heartbeats of relays, by the database's own clock.
+//! Leases of partitions and heartbeats of relays, written by the database's own clock.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{Consumption, PartitionHold, PartitionLease};
 use handover_domain::{ConsumeStatus, PARTITIONS, Partition};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, view};
-use crate::samples::{consumption, event, later, partition, relay, start};
+use crate::samples::{consumption, event, partition, relay};
 
 const MINUTE: u32 = 60_000;
 
@@ -15,9 +15,9 @@ async fn lease(rig: &dyn StoreRig, of: Partition) -> PartitionLease {
 }
 
 async fn take(rig: &dyn StoreRig, owner: &str, of: Partition) -> PartitionHold {
-    let seen = lease(rig, of).await.epoch;
-    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay(owner), of, seen, MINUTE).await));
-    PartitionHold { partition: of, epoch: seen + 1 }
+    let seen = lease(rig, of).await;
+    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay(owner), &seen, MINUTE).await));
+    PartitionHold { partition: of, epoch: seen.epoch + 1 }
 }
 
 async fn now(rig: &dyn StoreRig) -> DateTime<Utc> {
@@ -31,20 +31,27 @@ async fn renew(rig: &dyn StoreRig, owner: &str, holds: &[PartitionHold]) -> Vec<
         .expect("leases are renewed"))
 }
 
-async fn live(rig: &dyn StoreRig) -> Vec<String> {
-    let relays = view(rig).await.live_relays().await.expect("relays can be read");
-    relays.into_iter().map(|relay| relay.0).collect()
+async fn heartbeats(rig: &dyn StoreRig) -> Vec<(String, DateTime<Utc>)> {
+    let heartbeats = view(rig).await.heartbeats().await.expect("heartbeats can be read");
+    heartbeats.into_iter().map(|heartbeat| (heartbeat.relay.0, heartbeat.alive_until)).collect()
 }
 
-/// A lease of `for_ms` ends that long after some moment between `before` and `after`.
-fn ends_in_time(lease: &PartitionLease, before: DateTime<Utc>, after: DateTime<Utc>, for_ms: u32) {
+async fn relays(rig: &dyn StoreRig) -> Vec<String> {
+    heartbeats(rig).await.into_iter().map(|(relay, _)| relay).collect()
+}
+
+/// What was written for `for_ms` ends that long after some moment between `before` and `after`.
+fn ends_in_time(until: DateTime<Utc>, before: DateTime<Utc>, after: DateTime<Utc>, for_ms: u32) {
     let length = TimeDelta::milliseconds(for_ms.into());
-    let until = lease.lease_until.expect("there is a lease");
     let slack = TimeDelta::milliseconds(2); // a clock may be coarser than a microsecond
     assert!(
         before + length - slack <= until && until <= after + length + slack,
         "{until} for {before}..{after}"
     );
+}
+
+fn end(lease: &PartitionLease) -> DateTime<Utc> {
+    lease.lease_until.expect("there is a lease")
 }
 
 /// There are 64 rows in order from the first moment, nobody's.
@@ -69,54 +76,55 @@ pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen = lease(rig, of).await;
     let before = now(rig).await;
-    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay("r1"), of, seen.epoch, MINUTE).await));
+    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay("r1"), &seen, MINUTE).await));
     let taken = lease(rig, of).await;
     assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay("r1")), seen.epoch + 1));
-    ends_in_time(&taken, before, now(rig).await, MINUTE);
+    ends_in_time(end(&taken), before, now(rig).await, MINUTE);
     assert_eq!(lease(rig, partition(8)).await.owner, None, "its neighbour is still free");
 }
 
-/// A partition that somebody has is taken by nobody, not even by its owner.
-pub async fn a_held_partition_cannot_be_taken(rig: &dyn StoreRig) {
+/// A partition that was taken or renewed since it was seen is taken by nobody, not even by its owner.
+pub async fn a_partition_is_taken_only_as_it_was_seen(rig: &dyn StoreRig) {
+    let free = lease(rig, partition(7)).await;
     let hold = take(rig, "r1", partition(7)).await;
     let held = lease(rig, hold.partition).await;
-    for owner in ["r2", "r1"] {
-        in_unit!(rig, |unit| {
-            changes_none(unit.take_partition(&relay(owner), hold.partition, hold.epoch, MINUTE).await);
-        });
+    rig.move_database_clock(TimeDelta::seconds(1));
+    renew(rig, "r1", &[hold]).await;
+    let renewed = lease(rig, hold.partition).await;
+    for seen in [&free, &held] {
+        for owner in ["r2", "r1"] {
+            in_unit!(rig, |unit| changes_none(unit.take_partition(&relay(owner), seen, MINUTE).await));
+        }
     }
-    assert_eq!(lease(rig, hold.partition).await, held);
+    assert_eq!(lease(rig, hold.partition).await, renewed);
 }
 
 /// Who has seen another epoch comes too late.
 pub async fn a_partition_is_taken_at_the_epoch_that_was_seen_only(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
     in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[hold]).await.unwrap());
-    for seen in [hold.epoch - 1, hold.epoch + 1] {
-        in_unit!(rig, |unit| changes_none(
-            unit.take_partition(&relay("r2"), hold.partition, seen, MINUTE).await
-        ));
+    let free = lease(rig, hold.partition).await;
+    for epoch in [hold.epoch - 1, hold.epoch + 1] {
+        let seen = PartitionLease { epoch, ..free.clone() };
+        in_unit!(rig, |unit| changes_none(unit.take_partition(&relay("r2"), &seen, MINUTE).await));
     }
-    in_unit!(rig, |unit| changes_one(
-        unit.take_partition(&relay("r2"), hold.partition, hold.epoch, MINUTE).await
-    ));
+    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay("r2"), &free, MINUTE).await));
 }
 
-/// A lease ends by the database's clock; then anyone may take the partition, one epoch later.
-pub async fn a_lease_ends_by_the_databases_clock(rig: &dyn StoreRig) {
-    let hold = take(rig, "r1", partition(7)).await;
-    rig.move_database_clock(TimeDelta::seconds(50));
-    in_unit!(rig, |unit| {
-        changes_none(unit.take_partition(&relay("r2"), hold.partition, hold.epoch, MINUTE).await);
-    });
-    rig.move_database_clock(TimeDelta::seconds(20));
-    let before = now(rig).await;
-    in_unit!(rig, |unit| {
-        changes_one(unit.take_partition(&relay("r2"), hold.partition, hold.epoch, MINUTE).await);
-    });
-    let taken = lease(rig, hold.partition).await;
-    assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay("r2")), hold.epoch + 1));
-    ends_in_time(&taken, before, now(rig).await, MINUTE);
+/// Whether a lease has ended is for the observer to say: a partition is taken as it was seen, whichever way the database's
+/// clock was set; and its new lease counts from that clock's now.
+pub async fn a_partition_is_taken_whatever_the_databases_clock_shows(rig: &dyn StoreRig) {
+    let mut hold = take(rig, "r1", partition(7)).await;
+    for (step, owner) in [(TimeDelta::minutes(-5), "r2"), (TimeDelta::minutes(10), "r3")] {
+        let seen = lease(rig, hold.partition).await;
+        rig.move_database_clock(step);
+        let before = now(rig).await;
+        in_unit!(rig, |unit| changes_one(unit.take_partition(&relay(owner), &seen, MINUTE).await));
+        let taken = lease(rig, hold.partition).await;
+        assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay(owner)), hold.epoch + 1));
+        ends_in_time(end(&taken), before, now(rig).await, MINUTE);
+        hold.epoch += 1;
+    }
 }
 
 /// Every change of owner raises the epoch by one, whatever lies in between.
@@ -125,9 +133,7 @@ pub async fn the_epoch_rises_by_one_with_each_owner(rig: &dyn StoreRig) {
     renew(rig, "r1", &[first]).await;
     in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[first]).await.unwrap());
     let second = take(rig, "r2", partition(7)).await;
-    rig.move_database_clock(TimeDelta::minutes(5));
     let third = take(rig, "r3", partition(7)).await;
-    rig.move_database_clock(TimeDelta::minutes(5));
     let fourth = take(rig, "r3", partition(7)).await;
     let epochs = [first, second, third, fourth].map(|hold| hold.epoch - first.epoch);
     assert_eq!(epochs, [0, 1, 2, 3]);
@@ -143,12 +149,8 @@ pub async fn renewing_prolongs_a_lease_from_now(rig: &dyn StoreRig) {
     assert_eq!(renew(rig, "r1", &[hold]).await, [hold]);
     let renewed = lease(rig, hold.partition).await;
     assert_eq!((renewed.owner.clone(), renewed.epoch), (Some(relay("r1")), hold.epoch));
-    ends_in_time(&renewed, before, now(rig).await, MINUTE);
+    ends_in_time(end(&renewed), before, now(rig).await, MINUTE);
     assert_eq!(lease(rig, other.partition).await, unrenewed, "what was not named is not renewed");
-    rig.move_database_clock(TimeDelta::seconds(50));
-    in_unit!(rig, |unit| {
-        changes_none(unit.take_partition(&relay("r2"), hold.partition, hold.epoch, MINUTE).await);
-    });
 }
 
 /// A lease that has run out is still renewed as long as nobody took it.
@@ -157,7 +159,7 @@ pub async fn a_lease_that_nobody_took_is_renewed_after_its_end(rig: &dyn StoreRi
     rig.move_database_clock(TimeDelta::minutes(5));
     let before = now(rig).await;
     assert_eq!(renew(rig, "r1", &[hold]).await, [hold]);
-    ends_in_time(&lease(rig, hold.partition).await, before, now(rig).await, MINUTE);
+    ends_in_time(end(&lease(rig, hold.partition).await), before, now(rig).await, MINUTE);
 }
 
 /// Only one's own leases at their epochs are renewed, and those are told.
@@ -169,7 +171,6 @@ pub async fn only_ones_own_leases_are_renewed_and_told(rig: &dyn StoreRig) {
     let lost = take(rig, "r1", partition(4)).await;
     let old = PartitionHold { epoch: mine.epoch - 1, ..mine };
     let never = PartitionHold { partition: partition(9), epoch: 0 };
-    rig.move_database_clock(TimeDelta::minutes(5));
     take(rig, "r2", partition(4)).await;
     let before = [lease(rig, other.partition).await, lease(rig, lost.partition).await];
     assert_eq!(renew(rig, "r1", &[other, returned, lost, old, never, mine]).await, [mine]);
@@ -194,7 +195,6 @@ pub async fn a_partition_given_back_is_free_at_the_same_epoch(rig: &dyn StoreRig
 /// Nobody gives back what is another's, or what was theirs in an earlier epoch.
 pub async fn only_ones_own_leases_are_given_back(rig: &dyn StoreRig) {
     let lost = take(rig, "r1", partition(7)).await;
-    rig.move_database_clock(TimeDelta::minutes(5));
     let hold = take(rig, "r2", partition(7)).await;
     let before = lease(rig, hold.partition).await;
     let old = PartitionHold { epoch: hold.epoch - 1, ..hold };
@@ -212,20 +212,13 @@ pub async fn a_dropped_unit_leaves_leases_as_they_were(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
     let before = view(rig).await.partition_leases().await.unwrap();
     let mut unit = begin(rig).await;
-    changes_one(
-        unit.take_partition(
-            &relay("r2"),
-            partition(8),
-            before[usize::from(partition(8).number())].epoch,
-            MINUTE,
-        )
-        .await,
-    );
+    let free = &before[usize::from(partition(8).number())];
+    changes_one(unit.take_partition(&relay("r2"), free, MINUTE).await);
     unit.give_back(&relay("r1"), &[hold]).await.unwrap();
     unit.heartbeat(&relay("r2"), MINUTE).await.unwrap();
     drop(unit);
     assert_eq!(view(rig).await.partition_leases().await.unwrap(), before);
-    assert_eq!(live(rig).await, [""; 0]);
+    assert_eq!(relays(rig).await, [""; 0]);
 }
 
 /// The database's clock moves as the rig says, and otherwise by itself and forward.
@@ -240,34 +233,24 @@ pub async fn the_databases_clock_moves_by_what_it_is_moved(rig: &dyn StoreRig) {
     assert!(in_a_unit >= second + TimeDelta::minutes(10));
 }
 
-/// Relays live as long as their heartbeats say, in order of their ids.
-pub async fn a_relay_lives_as_long_as_its_heartbeat(rig: &dyn StoreRig) {
-    assert_eq!(live(rig).await, [""; 0]);
-    in_unit!(rig, |unit| {
-        unit.heartbeat(&relay("r3"), MINUTE).await.unwrap();
-        unit.heartbeat(&relay("r1"), 3 * MINUTE).await.unwrap();
-        unit.heartbeat(&relay("r2"), 5 * MINUTE).await.unwrap();
-    });
-    assert_eq!(live(rig).await, ["r1", "r2", "r3"]);
-    rig.move_database_clock(TimeDelta::minutes(2));
-    assert_eq!(live(rig).await, ["r1", "r2"]);
-    rig.move_database_clock(TimeDelta::minutes(2));
-    assert_eq!(live(rig).await, ["r2"]);
-    rig.move_database_clock(TimeDelta::minutes(2));
-    assert_eq!(live(rig).await, [""; 0]);
-}
-
-/// Each heartbeat counts from the database's now; one that had stopped may beat again.
+/// Heartbeats are kept until a relay is forgotten, alive or not, in order of the relays' ids; each counts from the
+/// database's now, whichever way its clock was set since the last.
 pub async fn a_heartbeat_counts_from_now(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
-    rig.move_database_clock(TimeDelta::seconds(50));
-    in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
-    rig.move_database_clock(TimeDelta::seconds(50));
-    assert_eq!(live(rig).await, ["r1"]);
-    rig.move_database_clock(TimeDelta::minutes(5));
-    assert_eq!(live(rig).await, [""; 0]);
-    in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
-    assert_eq!(live(rig).await, ["r1"]);
+    assert_eq!(relays(rig).await, [""; 0]);
+    in_unit!(rig, |unit| {
+        unit.heartbeat(&relay("r2"), 5 * MINUTE).await.unwrap();
+        unit.heartbeat(&relay("r1"), MINUTE).await.unwrap();
+    });
+    let other = heartbeats(rig).await.remove(1);
+    for step in [TimeDelta::seconds(50), TimeDelta::minutes(-5), TimeDelta::minutes(10)] {
+        rig.move_database_clock(step);
+        let before = now(rig).await;
+        in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
+        let seen = heartbeats(rig).await;
+        assert_eq!(relays(rig).await, ["r1", "r2"]);
+        ends_in_time(seen[0].1, before, now(rig).await, MINUTE);
+        assert_eq!(seen[1], other, "the other one did not beat");
+    }
 }
 
 /// A relay that ends is forgotten at once; another is not.
@@ -281,16 +264,18 @@ pub async fn a_relay_that_ends_is_forgotten(rig: &dyn StoreRig) {
         unit.forget_relay(&relay("r1")).await.unwrap();
         unit.forget_relay(&relay("never-seen")).await.unwrap();
     });
-    assert_eq!(live(rig).await, ["R1", "r2"], "relays are compared byte by byte");
+    assert_eq!(relays(rig).await, ["R1", "r2"], "relays are compared byte by byte");
 }
 
-/// A process that knows it is alone ends every lease and heartbeat at once, epochs unchanged.
+/// A process that knows it is alone forgets every relay and frees every partition at once, epochs unchanged.
 pub async fn ending_all_leases_frees_every_partition(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
     in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
     in_unit!(rig, |unit| unit.end_all_leases().await.unwrap());
-    assert_eq!(live(rig).await, [""; 0]);
-    assert_eq!(lease(rig, hold.partition).await.epoch, hold.epoch);
+    assert_eq!(relays(rig).await, [""; 0]);
+    let free =
+        PartitionLease { partition: hold.partition, owner: None, epoch: hold.epoch, lease_until: None };
+    assert_eq!(lease(rig, hold.partition).await, free);
     assert_eq!(take(rig, "r2", hold.partition).await.epoch, hold.epoch + 1);
     take(rig, "r2", partition(8)).await;
 }
@@ -314,17 +299,4 @@ pub async fn ending_all_leases_ends_those_of_events_in_processing(rig: &dyn Stor
     assert_eq!(left.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["PROCESSING"]);
     let record = view(rig).await.consumption("inventory", &rows[0].event_id).await.unwrap().unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Processing, 1), "the attempt stays counted");
-}
-
-/// The clock that judges leases is the database's: what callers pass as now does not matter to it.
-pub async fn times_that_callers_pass_end_no_lease(rig: &dyn StoreRig) {
-    let hold = take(rig, "r1", partition(7)).await;
-    in_unit!(rig, |unit| {
-        unit.append(&[event("e", 7, 1)]).await.unwrap();
-        unit.mark_sent(&[&crate::samples::confirmed("e")], later(1_000_000_000)).await.unwrap();
-        unit.subscribe_consumer("inventory", start()).await.unwrap();
-    });
-    in_unit!(rig, |unit| {
-        changes_none(unit.take_partition(&relay("r2"), hold.partition, hold.epoch, MINUTE).await);
-    });
 }

@@ -51,7 +51,7 @@ pub trait StoreRig: Send + Sync {
     /// The bell that commits of this store ring.
     fn wake(&self) -> Wake;
 
-    /// Moves the database's own clock, by which leases are judged.
+    /// Moves the database's own clock, by which leases are written.
     fn move_database_clock(&self, by: TimeDelta);
 
     /// What the adapter offers where adapters differ by nature.
@@ -358,19 +358,20 @@ super::rules::rules! { store_rules: store, StoreRig;
         an_unapplied_event_comes_with_its_rows,
         only_events_of_the_aggregates_are_unapplied,
         only_events_of_the_types_are_unapplied,
-        only_events_since_the_subscription_are_unapplied,
+        only_events_after_the_subscription_are_unapplied,
         unapplied_events_come_by_aggregate_sequence_and_id,
         an_event_is_unapplied_whatever_its_status_in_the_outbox,
         waiting_and_failed_rows_that_nobody_touched_are_left_over,
         a_row_whose_next_attempt_is_not_long_due_is_not_left_over,
         a_processing_row_is_left_over_once_its_lease_ended,
+        a_row_written_later_than_now_is_left_over,
         the_oldest_leftovers_come_first,
         leftovers_are_of_one_consumer,
         events_sent_but_never_seen_are_told_by_the_time_they_were_sent,
         an_event_in_the_log_was_seen_whatever_became_of_it,
-        only_types_taken_and_events_since_the_subscription_are_unseen,
+        only_types_taken_and_events_after_the_subscription_are_unseen,
         a_consumer_keeps_its_first_subscription,
-        checked_until_never_moves_backward,
+        checked_until_moves_as_it_is_set,
         a_dropped_unit_subscribes_nobody,
     ]
     dead_letters: [
@@ -436,9 +437,9 @@ super::rules::rules! { store_rules: store, StoreRig;
         every_partition_has_its_row_from_the_start,
         there_are_always_as_many_rows_as_partitions,
         a_free_partition_can_be_taken,
-        a_held_partition_cannot_be_taken,
+        a_partition_is_taken_only_as_it_was_seen,
         a_partition_is_taken_at_the_epoch_that_was_seen_only,
-        a_lease_ends_by_the_databases_clock,
+        a_partition_is_taken_whatever_the_databases_clock_shows,
         the_epoch_rises_by_one_with_each_owner,
         renewing_prolongs_a_lease_from_now,
         a_lease_that_nobody_took_is_renewed_after_its_end,
@@ -447,12 +448,10 @@ super::rules::rules! { store_rules: store, StoreRig;
         only_ones_own_leases_are_given_back,
         a_dropped_unit_leaves_leases_as_they_were,
         the_databases_clock_moves_by_what_it_is_moved,
-        a_relay_lives_as_long_as_its_heartbeat,
         a_heartbeat_counts_from_now,
         a_relay_that_ends_is_forgotten,
         ending_all_leases_frees_every_partition,
         ending_all_leases_ends_those_of_events_in_processing,
-        times_that_callers_pass_end_no_lease,
     ]
     ids: [
         the_first_id_of_all_is_one,

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chrono::TimeDelta;
 use handover_application::ports::{
     Changed, Consumption, EffectKind, Expected, NewShipmentTask, PartitionHold, Store, StoreError, UnitOfWork,
 };
@@ -240,27 +239,29 @@ pub async fn of_units_that_settle_one_row_exactly_one_does(rig: &dyn StoreRig) {
 /// A free partition that eight relays take at once is one relay's, one epoch later.
 pub async fn of_relays_that_take_one_partition_exactly_one_does(rig: &dyn StoreRig) {
     let of = partition(7);
-    let epoch = view(rig).await.partition_leases().await.unwrap()[usize::from(of.number())].epoch;
+    let seen = view(rig).await.partition_leases().await.unwrap().remove(usize::from(of.number()));
+    let free = seen.clone();
     let outcomes = race(rig, move |unit, n| {
-        Box::pin(async move { unit.take_partition(&relay(&format!("r{n}")), of, epoch, 60_000).await })
+        let free = free.clone();
+        Box::pin(async move { unit.take_partition(&relay(&format!("r{n}")), &free, 60_000).await })
     })
     .await;
     let winner = one_changed(outcomes);
     let lease = view(rig).await.partition_leases().await.unwrap().remove(usize::from(of.number()));
-    assert_eq!((lease.owner, lease.epoch), (Some(relay(&format!("r{winner}"))), epoch + 1));
+    assert_eq!((lease.owner, lease.epoch), (Some(relay(&format!("r{winner}"))), seen.epoch + 1));
 }
 
 /// While a settlement is under way nobody takes the partitions that it fenced.
 pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dyn StoreRig) {
     let of = partition(7);
     let index = usize::from(of.number());
-    let epoch = view(rig).await.partition_leases().await.unwrap()[index].epoch;
+    let free = view(rig).await.partition_leases().await.unwrap().remove(index);
     in_unit!(rig, |unit| {
-        changes_one(unit.take_partition(&relay("r1"), of, epoch, 60_000).await);
+        changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
         unit.append(&[event("e", 7, 1)]).await.unwrap();
     });
-    rig.move_database_clock(TimeDelta::minutes(5));
-    let hold = PartitionHold { partition: of, epoch: epoch + 1 };
+    let held = view(rig).await.partition_leases().await.unwrap().remove(index);
+    let hold = PartitionHold { partition: of, epoch: held.epoch };
     let mut settling = begin(rig).await;
     assert!(settling.fence(&relay("r1"), &[hold]).await.unwrap().contains(of));
 
@@ -270,7 +271,7 @@ pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dy
         loop {
             let work = async {
                 let mut unit = store.begin().await?;
-                let taken = unit.take_partition(&relay("r2"), of, epoch + 1, 60_000).await?;
+                let taken = unit.take_partition(&relay("r2"), &held, 60_000).await?;
                 unit.commit().await?;
                 Ok(taken)
             };

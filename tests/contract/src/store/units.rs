@@ -15,7 +15,7 @@ use crate::samples::{
 
 /// Writes one row of every kind, all of them new.
 pub(super) async fn write_everything(unit: &mut dyn UnitOfWork) {
-    let epoch = unit.partition_leases().await.unwrap()[0].epoch;
+    let free = unit.partition_leases().await.unwrap().remove(0);
     unit.insert_product(&product(1)).await.unwrap();
     unit.insert_order(&order(1)).await.unwrap();
     unit.insert_payment(&payment(1, 1)).await.unwrap();
@@ -26,8 +26,7 @@ pub(super) async fn write_everything(unit: &mut dyn UnitOfWork) {
     unit.change_listings(&[listing_change(1, 1, ListingChangeKind::Occupied, "e")]).await.unwrap();
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
     unit.heartbeat(&relay("r1"), 60_000).await.unwrap();
-    let first = handover_domain::Partition::from_number(0).unwrap();
-    changes_one(unit.take_partition(&relay("r1"), first, epoch, 60_000).await);
+    changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
 }
 
 /// Which of those rows are seen.
@@ -48,7 +47,7 @@ async fn seen<V: View + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("listing change", !view.listing_changes(one, order(1).id).await.unwrap().is_empty()),
         ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
         ("shipment", !view.shipment_tasks(one, order(1).id).await.unwrap().is_empty()),
-        ("relay", !view.live_relays().await.unwrap().is_empty()),
+        ("relay", !view.heartbeats().await.unwrap().is_empty()),
         ("lease", view.partition_leases().await.unwrap()[0].owner.is_some()),
     ];
     checks.into_iter().filter_map(|(what, there)| there.then_some(what)).collect()

@@ -122,7 +122,7 @@ pub(super) const CASES: &[Case] = &[
     view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.unapplied(
         CONSUMER,
         &["ORDER_PAID", "ORDER_CANCELLED"],
-        later(-300 * 86_400),
+        0,
         &[aggregate(LIVE), aggregate(7), aggregate(8), aggregate(9)]
     )),
     view!("a record", ["uk_consumer_event"], |view| view.consumption(CONSUMER, &event_id("sent-7"))),
@@ -142,7 +142,7 @@ pub(super) const CASES: &[Case] = &[
     view!("what was never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view.unseen(
         CONSUMER,
         &["ORDER_PAID"],
-        later(-300 * 86_400),
+        0,
         later(-60),
         later(60),
         100

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, DeadLetterFilter, Numbered, OrderSide,
-    OutboxFilter, OutboxRow, PartitionLease, StoreError, Unapplied, View,
+    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, Numbered,
+    OrderSide, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied, View,
 };
 use handover_contract::samples::{self, event_id, order_id, payment_id, product_id, start, tenant, user};
 use handover_domain::{AggregateRef, OutboxStatus, Partition, PartitionSet};
@@ -86,20 +86,21 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
         Query::Consumption(consumer, event) => {
             told(view.consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)))
         }
-        Query::Unapplied { consumer, types, since, aggregates } => {
+        Query::Unapplied { consumer, types, skip, aggregates } => {
+            let after_id = position(view, skip).await;
             let aggregates = all(&aggregates);
-            let found = view.unapplied(consumer, &types, moment(since), &aggregates).await;
+            let found = view.unapplied(consumer, &types, after_id, &aggregates).await;
             told(found.map(|found| found.into_iter().map(plain).collect::<Vec<_>>()))
         }
         Query::Leftovers { consumer, idle_since, now, limit } => {
             told(view.leftovers(consumer, moment(idle_since), moment(now), limit).await)
         }
-        Query::Unseen { consumer, types, since, after, until, limit } => {
-            let found =
-                view.unseen(consumer, &types, moment(since), moment(after), moment(until), limit).await;
+        Query::Unseen { consumer, types, skip, after, until, limit } => {
+            let after_id = position(view, skip).await;
+            let found = view.unseen(consumer, &types, after_id, moment(after), moment(until), limit).await;
             told(found.map(nameless))
         }
-        Query::Subscription(consumer) => told(view.consumer_subscription(consumer).await),
+        Query::Subscription(consumer) => told(subscription(view, consumer).await),
         Query::DeadLetter(queue, key) => told(view.dead_letter(queue, key).await),
         Query::DeadLetters { tenant: t, queue, status, skip, limit } => {
             let queue = queue.map(str::to_owned);
@@ -147,7 +148,7 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
         }
         Query::CreditChanges(t, order) => told(view.credit_changes(tenant(t), order_id(order)).await),
         Query::Credit(t, buyer) => told(view.credit_of(tenant(t), user(buyer)).await),
-        Query::LiveRelays => told(view.live_relays().await),
+        Query::Relays => told(relays(view).await),
         Query::Leases => told(leases(view).await),
     }
 }
@@ -201,15 +202,50 @@ async fn page<V: View + ?Sized>(
     Ok(nameless(view.outbox_page(filter, before, limit).await?))
 }
 
+/// The id of the nth row of the outbox: engines leave different gaps.
+async fn position<V: View + ?Sized>(view: &mut V, nth: Small) -> i64 {
+    let ids = ids(view).await.expect("the outbox can be read");
+    let nth = usize::try_from(nth).expect("a small number");
+    nth.checked_sub(1).map_or(0, |before| ids.get(before).or(ids.last()).copied().unwrap_or(0))
+}
+
+/// A subscription with the number of rows that are history to it in place of the last one's id.
+async fn subscription<V: View + ?Sized>(
+    view: &mut V,
+    consumer: &str,
+) -> Result<Option<ConsumerSubscription>, StoreError> {
+    let ids = ids(view).await?;
+    let history = |after_id: i64| ids.iter().filter(|id| **id <= after_id).count() as i64;
+    let found = view.consumer_subscription(consumer).await?;
+    Ok(found.map(|found| ConsumerSubscription { after_id: history(found.after_id), ..found }))
+}
+
+/// The ids of the outbox, ascending.
+async fn ids<V: View + ?Sized>(view: &mut V) -> Result<Vec<i64>, StoreError> {
+    let rows = view.outbox_page(&OutboxFilter::default(), None, 1_000).await?;
+    Ok(rows.iter().rev().map(|row| row.id).collect())
+}
+
+/// The relays with what is left of their heartbeats, to 10 s.
+async fn relays<V: View + ?Sized>(view: &mut V) -> Result<Vec<(RelayId, i64)>, StoreError> {
+    let now = view.database_now().await?;
+    let heartbeats = view.heartbeats().await?;
+    Ok(heartbeats.into_iter().map(|beat| (beat.relay, left(beat.alive_until, now))).collect())
+}
+
 /// The leases with what is left of them, to 10 s; those of partitions that nobody ever had are left out.
 async fn leases<V: View + ?Sized>(view: &mut V) -> Result<Vec<(PartitionLease, Option<i64>)>, StoreError> {
     let now = view.database_now().await?;
     let leases = view.partition_leases().await?.into_iter().filter(|lease| lease.epoch > 0);
-    let left = |until: DateTime<Utc>| (until - now + TimeDelta::seconds(5)).num_seconds() / 10 * 10;
     Ok(leases
         .map(|lease| {
-            let left = lease.lease_until.map(left).map(|left| left.max(0));
+            let left = lease.lease_until.map(|until| left(until, now));
             (PartitionLease { lease_until: None, ..lease }, left)
         })
         .collect())
+}
+
+/// In seconds, rounded to 10; nothing is left of what has ended.
+fn left(until: DateTime<Utc>, now: DateTime<Utc>) -> i64 {
+    ((until - now + TimeDelta::seconds(5)).num_seconds() / 10 * 10).max(0)
 }

@@ -2,7 +2,7 @@
 
 use handover_application::ports::{
     AuditEntry, Consumption, CreditChange, DeadLetter, Decision, FailedPublish, ListingChange, NewEvent,
-    NewShipmentTask, Notification, PartitionHold, RelayId, UnitOfWork,
+    NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, UnitOfWork,
 };
 use handover_contract::samples::{
     self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, user,
@@ -95,7 +95,10 @@ pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
             told(unit.release(&aggregate_of(tenant, kind, aggregate), moment(at)).await)
         }
         Op::Take { relay, partition, epoch } => {
-            told(unit.take_partition(&relay_of(relay), partition_of(partition), epoch, LEASE_MS).await)
+            let leases = unit.partition_leases().await.expect("leases can be read");
+            let seen = leases[usize::from(partition_of(partition).number())].clone();
+            let seen = PartitionLease { epoch, ..seen };
+            told(unit.take_partition(&relay_of(relay), &seen, LEASE_MS).await)
         }
         Op::Renew { relay, holds } => {
             let holds: Vec<_> = holds.into_iter().map(hold).collect();

@@ -240,7 +240,7 @@ pub(crate) enum Query {
     Unapplied {
         consumer: &'static str,
         types: Vec<&'static str>,
-        since: Small,
+        skip: Small,
         aggregates: Vec<(Small, &'static str, Small)>,
     },
     Leftovers {
@@ -252,7 +252,7 @@ pub(crate) enum Query {
     Unseen {
         consumer: &'static str,
         types: Vec<&'static str>,
-        since: Small,
+        skip: Small,
         after: Small,
         until: Small,
         limit: u32,
@@ -296,7 +296,7 @@ pub(crate) enum Query {
     },
     CreditChanges(Small, Small),
     Credit(Small, Small),
-    LiveRelays,
+    Relays,
     Leases,
 }
 

@@ -37,17 +37,17 @@ pub(super) fn consume_query() -> impl Strategy<Value = Query> {
     prop_oneof![
         (one_of(&CONSUMERS), one_of(&EVENTS))
             .prop_map(|(consumer, event)| Query::Consumption(consumer, event)),
-        (one_of(&CONSUMERS), types(), at(), aggregates).prop_map(|(consumer, types, since, aggregates)| {
-            Query::Unapplied { consumer, types, since, aggregates }
+        (one_of(&CONSUMERS), types(), at(), aggregates).prop_map(|(consumer, types, skip, aggregates)| {
+            Query::Unapplied { consumer, types, skip, aggregates }
         }),
         (one_of(&CONSUMERS), at(), at(), limit()).prop_map(|(consumer, idle_since, now, limit)| {
             Query::Leftovers { consumer, idle_since, now, limit }
         }),
         (one_of(&CONSUMERS), types(), at(), at(), at(), limit()).prop_map(
-            |(consumer, types, since, after, until, limit)| Query::Unseen {
+            |(consumer, types, skip, after, until, limit)| Query::Unseen {
                 consumer,
                 types,
-                since,
+                skip,
                 after,
                 until,
                 limit
@@ -119,7 +119,7 @@ pub(super) fn other_query() -> impl Strategy<Value = Query> {
             .prop_map(|(tenant, user, skip, limit)| Query::NotificationPage { tenant, user, skip, limit }),
         (tenant(), small()).prop_map(|(tenant, order)| Query::CreditChanges(tenant, order)),
         (tenant(), small()).prop_map(|(tenant, buyer)| Query::Credit(tenant, buyer)),
-        Just(Query::LiveRelays),
+        Just(Query::Relays),
         Just(Query::Leases),
     ]
 }
@@ -147,7 +147,7 @@ pub(super) fn operators_query() -> impl Strategy<Value = Query> {
 
 /// Everything that can be seen, for a look at the end.
 pub(crate) fn everything() -> Vec<Query> {
-    let mut all = vec![Query::LiveRelays, Query::Leases, Query::Overdue { at: 5, limit: 100 }];
+    let mut all = vec![Query::Relays, Query::Leases, Query::Overdue { at: 5, limit: 100 }];
     for tenant in [None, Some(1), Some(2)] {
         all.extend([Query::OutboxCounts(tenant), Query::ConsumeCounts(tenant), Query::Undecided(tenant)]);
         all.push(Query::Blocked { tenant, skip: 0, limit: 100 });
@@ -196,8 +196,8 @@ pub(crate) fn everything() -> Vec<Query> {
         let types = TYPES.map(EventType::as_str).to_vec();
         all.push(Query::Subscription(consumer));
         all.extend(EVENTS.map(|event| Query::Consumption(consumer, event)));
-        all.push(Query::Unapplied { consumer, types: types.clone(), since: 0, aggregates: aggregates() });
-        all.push(Query::Unseen { consumer, types, since: 0, after: 0, until: 5, limit: 100 });
+        all.push(Query::Unapplied { consumer, types: types.clone(), skip: 0, aggregates: aggregates() });
+        all.push(Query::Unseen { consumer, types, skip: 0, after: 0, until: 5, limit: 100 });
         all.extend([(0, 0), (3, 3), (5, 5)].map(|(idle_since, now)| Query::Leftovers {
             consumer,
             idle_since,

@@ -14,7 +14,7 @@ reads! {
         fn unseen(
             consumer: &str,
             types: &[&str],
-            since: DateTime<Utc>,
+            after_id: i64,
             after: DateTime<Utc>,
             until: DateTime<Utc>,
             limit: u32
@@ -27,11 +27,11 @@ reads! {
         &mut self,
         consumer: &str,
         types: &[&str],
-        since: DateTime<Utc>,
+        after_id: i64,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
         let forgets = self.has(Flaw::UnappliedForgetsFailed);
-        let mut found = self.inner().unapplied(consumer, types, since, aggregates).await?;
+        let mut found = self.inner().unapplied(consumer, types, after_id, aggregates).await?;
         found.retain(|unapplied| {
             let failed = handover_domain::ConsumeStatus::Failed;
             !forgets || unapplied.record.as_ref().is_none_or(|record| record.status != failed)

@@ -3,14 +3,13 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
-use handover_domain::Partition;
 
 use super::{Flaw, Flawed, Unit};
 
 reads! {
     LeaseQueries {
         fn database_now() -> DateTime<Utc>;
-        fn live_relays() -> Vec<RelayId>;
+        fn heartbeats() -> Vec<Heartbeat>;
         fn partition_leases() -> Vec<PartitionLease>;
     }
 }
@@ -18,7 +17,7 @@ reads! {
 writes! {
     LeaseRepo {
         fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
-        fn take_partition(relay: &RelayId, partition: Partition, seen_epoch: i64, for_ms: u32) -> Changed;
+        fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed;
         fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
         fn end_all_leases() -> ();
     }

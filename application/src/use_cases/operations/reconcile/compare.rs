@@ -14,14 +14,14 @@ use crate::consistency::{FactRow, Kept, effects_of, missing};
 use crate::ports::{Consumed, OutboxRow, StoreError, View};
 use crate::relay::envelope_of;
 
-/// The consumers, and since when each is subscribed.
+/// The consumers, and from where on each is subscribed.
 pub(super) struct Consumers(Vec<Subscribed>);
 
 /// A consumer that is subscribed.
 pub(super) struct Subscribed {
     pub(super) name: &'static str,
     takes: &'static [&'static str],
-    since: DateTime<Utc>,
+    after_id: i64,
     delay: TimeDelta,
 }
 
@@ -35,7 +35,7 @@ impl Consumers {
                 consumers.push(Subscribed {
                     name: handler.name(),
                     takes: handler.takes(),
-                    since: subscription.since,
+                    after_id: subscription.after_id,
                     delay: TimeDelta::from_std(handler.delay()).unwrap_or(TimeDelta::MAX),
                 });
             }
@@ -51,7 +51,7 @@ impl Consumers {
     /// Those that take an event.
     fn of_event<'a>(&'a self, row: &'a OutboxRow) -> impl Iterator<Item = &'a Subscribed> {
         self.0.iter().filter(|consumer| {
-            consumer.takes.contains(&row.event_type.as_str()) && row.create_time >= consumer.since
+            consumer.takes.contains(&row.event_type.as_str()) && row.id > consumer.after_id
         })
     }
 }

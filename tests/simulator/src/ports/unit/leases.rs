@@ -1,14 +1,13 @@
 //! Leases of partitions, and blocks of ids.
 
 use handover_application::ports::*;
-use handover_domain::Partition;
 
 use super::passes_on;
 
 passes_on! { impl LeaseRepo for UnitOfWork {
     fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
     fn forget_relay(relay: &RelayId) -> ();
-    fn take_partition(relay: &RelayId, partition: Partition, seen_epoch: i64, for_ms: u32) -> Changed,
+    fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed,
         then |unit, changed| unit.wrote.takes |= *changed == Changed::One;
     fn renew_partitions(relay: &RelayId, holds: &[PartitionHold], for_ms: u32) -> Vec<PartitionHold>;
     fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();

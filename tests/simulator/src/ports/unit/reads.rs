@@ -67,14 +67,14 @@ passes_on! { impl OutboxQueries for View {
 } }
 passes_on! { impl ConsumeQueries for View {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
-    fn unapplied(consumer: &str, types: &[&str], since: DateTime<Utc>, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
+    fn unapplied(consumer: &str, types: &[&str], after_id: i64, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
     fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>,
         then |view, left| {
             if !left.is_empty() {
                 view.process.may_die(CrashPoint::InSweep).await;
             }
         };
-    fn unseen(consumer: &str, types: &[&str], since: DateTime<Utc>, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>,
+    fn unseen(consumer: &str, types: &[&str], after_id: i64, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>,
         then |view, lost| {
             if !lost.is_empty() {
                 view.cover("a lost event found by the sweep");
@@ -115,7 +115,7 @@ passes_on! { impl CreditQueries for View {
 } }
 passes_on! { impl LeaseQueries for View {
     fn database_now() -> DateTime<Utc>;
-    fn live_relays() -> Vec<RelayId>;
+    fn heartbeats() -> Vec<Heartbeat>;
     fn partition_leases() -> Vec<PartitionLease>;
 } }
 passes_on! { impl IdQueries for View {
