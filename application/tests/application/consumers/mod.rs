@@ -2,6 +2,7 @@
 
 mod attempts;
 mod carriers;
+mod clock_steps;
 mod crashes;
 mod extensions;
 mod facts;

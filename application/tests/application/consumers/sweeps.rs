@@ -10,7 +10,12 @@ use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, World, event_id, eventually, millis, pass, secs};
 
 /// A row of the log that nobody works on.
-async fn left_behind(world: &World, id: &str, status: ConsumeStatus, lease_until: Option<TimeDelta>) {
+pub(super) async fn left_behind(
+    world: &World,
+    id: &str,
+    status: ConsumeStatus,
+    lease_until: Option<TimeDelta>,
+) {
     let row = world.row(id).await;
     let consumption = Consumption {
         consumer: NAME.into(),

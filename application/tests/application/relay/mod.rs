@@ -1,6 +1,7 @@
 //! The relay: what becomes of a row, in which order rows go, and who may publish them.
 
 mod carrier;
+mod clock_steps;
 mod messages;
 mod order;
 mod outages;
