@@ -136,7 +136,7 @@ pub(crate) async fn of_the_clocks(faults: &Faults, clocks: &[FaultyClock], store
             clock.set_standing(false);
         }
         if faults.strikes(Fault::DatabaseStep) {
-            let by = either_way(faults, 2_000);
+            let by = either_way(faults, 300_000);
             faults.note("weather", || format!("the clock of the database steps by {by} ms"));
             store.move_database_clock(chrono::TimeDelta::milliseconds(by));
         }

@@ -22,14 +22,18 @@ impl<I: ?Sized> Faulty<I> {
             Expected::At(status, attempts) => (status.as_str(), attempts),
         };
         let what = || format!("{} {} at {}", it.event_type, it.event_id, it.consumer);
-        let failed = (it.status == ConsumeStatus::Failed).then_some(from);
+        let due = it.next_retry_time.map(|due| (due - it.consume_time).to_std().unwrap_or_default());
+        // It was due, and waited for a lock of somebody else: no attempt, and nothing of it changes.
+        let is_postponed = from == ConsumeStatus::Failed.as_str()
+            && it.attempts == before
+            && due.is_none_or(|due| due.is_zero());
+        let failed = (it.status == ConsumeStatus::Failed && !is_postponed).then_some(from);
         let counted = match failed {
             Some("PROCESSING") => before,
             Some("DEAD") => 0,
             Some(_) => before + 1,
             None => it.attempts,
         };
-        let due = it.next_retry_time.map(|due| (due - it.consume_time).to_std().unwrap_or_default());
         let rest = consumer_rest(it.attempts);
         if failed.is_some_and(|from| from != "DEAD") && due.is_none_or(|due| due < rest) {
             let broken = format!("{} failed {} times and rests for {due:?}", what(), it.attempts);
