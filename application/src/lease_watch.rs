@@ -9,6 +9,15 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
+/// The clocks of two processes are never further apart than this, but for a moment after one was set.
+const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::seconds(30);
+
+/// Whether a row was written by a clock that was set back since: a lease in it says nothing. Who holds it in spite of
+/// that is stopped by the fence of its commit.
+pub(crate) fn is_of_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    written > now + MAX_CLOCK_SKEW
+}
+
 /// Watches leases of others, whose ends were written by the clock of the database.
 ///
 /// That clock says what is left of a lease when its end is seen for the first time, at most the length of a lease; from

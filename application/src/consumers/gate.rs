@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use handover_domain::{ConsumeStatus, EventId, OutboxStatus};
 
+use crate::lease_watch::is_of_the_future;
 use crate::mutants::{Mutant, planted};
 use crate::ports::Unapplied;
 
@@ -74,13 +75,10 @@ pub(super) fn plan<'a>(
     steps
 }
 
-/// The clocks of two processes are never further apart than this.
-const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::seconds(30);
-
 /// Until when nobody may touch it: somebody's attempt runs, or its backoff does. A row of the future was written by a
 /// clock that was set back since: its times say nothing, and whoever holds it is found by the fence when it commits.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let record = event.record.as_ref().filter(|record| record.consume_time <= now + MAX_CLOCK_SKEW)?;
+    let record = event.record.as_ref().filter(|record| !is_of_the_future(record.consume_time, now))?;
     let until = match record.status {
         ConsumeStatus::Processing => record.lease_until,
         ConsumeStatus::Failed => record.next_retry_time,

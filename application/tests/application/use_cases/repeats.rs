@@ -67,6 +67,21 @@ async fn an_answer_that_comes_while_another_takes_over_stands_alone() {
     assert!(late > 0 && overtaken > 0, "{late} answered, {overtaken} overtaken");
 }
 
+/// A process died while it worked on a request, and then the clock was set back by more than the lease: the client is not
+/// kept waiting until the clock has caught up.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_a_clock_wrote_which_was_set_back_is_overtaken() {
+    let world = World::new().await;
+    let (one, other) = (world.process(), world.process());
+    let Begun::First(lost) = begin(&one.app, asked("key"), written).await.unwrap() else { panic!("new") };
+    world.clock.set_skew(chrono::TimeDelta::minutes(-5));
+    let Begun::First(ticket) = begin(&other.app, asked("key"), written).await.unwrap() else {
+        panic!("overtaken")
+    };
+    assert_eq!(listed(&one.app, lost).await, None, "what was overtaken commits nothing");
+    assert!(listed(&other.app, ticket).await.is_some());
+}
+
 /// A commit whose answer is lost is repeated, and finds what it did: the claim's, the ids', the command's.
 #[tokio::test(start_paused = true)]
 async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
