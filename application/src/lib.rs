@@ -31,12 +31,13 @@ pub mod use_cases;
 mod wake;
 
 pub use app::{Announcer, App, Rules};
-pub use context::{Actor, CommandContext, Role, Trace};
+pub use context::{Actor, CommandContext, Role};
 pub use counted::{
     KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, OVERLOAD_REFUSED,
     PENDING, append,
 };
 pub use extensions::{Extensions, Marketplace};
+pub use handover_domain::Trace;
 pub use ids::{BLOCK, Ids, event_id};
 pub use privacy::MASK;
 pub use settings::{

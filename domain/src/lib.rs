@@ -19,6 +19,7 @@ mod product;
 mod refund;
 mod retry;
 mod text;
+mod trace;
 
 pub use assets::{
     Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse,
@@ -46,3 +47,4 @@ pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};
 pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};
 pub use text::TextError;
+pub use trace::Trace;

@@ -60,6 +60,8 @@ CREATE TABLE payments (
     status         VARCHAR(16) COLLATE "C" NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
     transaction_id VARCHAR(255) COLLATE "C" UNIQUE,
     refund_due     BIGINT NOT NULL CHECK (refund_due IN (0, 1)),
+    trace_id       VARCHAR(64),
+    traceparent    VARCHAR(64),
     version        BIGINT NOT NULL,
     create_time    TIMESTAMPTZ(6) NOT NULL,
     update_time    TIMESTAMPTZ(6) NOT NULL
@@ -380,6 +382,8 @@ CREATE TABLE refunds (
     attempts          BIGINT NOT NULL,
     next_attempt_time TIMESTAMPTZ(6),
     last_error        TEXT,
+    trace_id          VARCHAR(64),
+    traceparent       VARCHAR(64),
     version           BIGINT NOT NULL,
     create_time       TIMESTAMPTZ(6) NOT NULL,
     update_time       TIMESTAMPTZ(6) NOT NULL

@@ -53,6 +53,8 @@ CREATE TABLE payments (
     status         TEXT NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
     transaction_id TEXT UNIQUE,
     refund_due     INTEGER NOT NULL CHECK (refund_due IN (0, 1)),
+    trace_id       TEXT,
+    traceparent    TEXT,
     version        INTEGER NOT NULL,
     create_time    TEXT NOT NULL,
     update_time    TEXT NOT NULL
@@ -383,6 +385,8 @@ CREATE TABLE refunds (
     attempts          INTEGER NOT NULL,
     next_attempt_time TEXT,
     last_error        TEXT,
+    trace_id          TEXT,
+    traceparent       TEXT,
     version           INTEGER NOT NULL,
     create_time       TEXT NOT NULL,
     update_time       TEXT NOT NULL

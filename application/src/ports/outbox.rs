@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_domain::{
+    AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId, Trace,
+};
 
 use super::{Confirmed, Numbered, PartitionHold, StoreError};
 
@@ -91,6 +93,11 @@ impl OutboxRow {
     /// The trace it belongs to; a row inserted by hand is traced by its own id.
     pub fn trace_id(&self) -> &str {
         self.metadata.trace_id.as_deref().unwrap_or(self.event_id.as_str())
+    }
+
+    /// The trace of the event and of what it causes.
+    pub fn trace(&self) -> Trace {
+        Trace { trace_id: self.trace_id().to_owned(), traceparent: self.metadata.traceparent.clone() }
     }
 }
 

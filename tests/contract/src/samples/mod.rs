@@ -16,7 +16,7 @@ use handover_application::ports::{
 use handover_domain::{
     AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
     Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId,
-    PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
+    PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, Trace, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.
@@ -137,6 +137,12 @@ pub fn order_moved_to(order: &Order, status: OrderStatus, at: DateTime<Utc>) -> 
     }
 }
 
+/// The trace of a request.
+pub fn trace() -> Trace {
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Trace { trace_id: "trace-1".into(), traceparent: Some(traceparent.into()) }
+}
+
 /// A payment of tenant 1 in `PROCESSING`.
 pub fn payment(id: i64, order: i64) -> Payment {
     Payment {
@@ -149,6 +155,7 @@ pub fn payment(id: i64, order: i64) -> Payment {
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,
+        trace: Some(trace()),
         version: 1,
         create_time: start(),
         update_time: start(),
