@@ -11,6 +11,7 @@ mod context;
 mod counted;
 mod extensions;
 mod foreign;
+mod history;
 pub mod idempotency;
 mod ids;
 pub mod jobs;

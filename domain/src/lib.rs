@@ -41,7 +41,7 @@ pub use order::{
     CancelCause, CancelReason, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderNo,
     OrderRefusal, OrderStatus, Shipment,
 };
-pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
+pub use outbox::{HistoryKind, OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};

@@ -114,6 +114,20 @@ CREATE TABLE outbox_events (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- What a row of the outbox no longer says of itself. Only ever added to.
+CREATE TABLE outbox_history (
+    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    tenant_id   BIGINT NOT NULL,
+    event_id    VARCHAR(64) NOT NULL,
+    kind        VARCHAR(16) NOT NULL CHECK (kind IN ('RETRY', 'FAILED', 'SENT', 'REDRIVEN', 'DUPLICATE')),
+    consumer    VARCHAR(64),
+    attempts    BIGINT NOT NULL,
+    detail      TEXT,
+    create_time DATETIME(6) NOT NULL,
+    KEY idx_outbox_history (event_id, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
+    COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
+
 CREATE TABLE event_consume_log (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     event_id        VARCHAR(64) NOT NULL,

@@ -130,6 +130,19 @@ BEGIN
     WHERE id = NEW.id;
 END;
 
+-- What a row of the outbox no longer says of itself. Only ever added to.
+CREATE TABLE outbox_history (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant_id   INTEGER NOT NULL,
+    event_id    TEXT NOT NULL,
+    kind        TEXT NOT NULL CHECK (kind IN ('RETRY', 'FAILED', 'SENT', 'REDRIVEN', 'DUPLICATE')),
+    consumer    TEXT,
+    attempts    INTEGER NOT NULL,
+    detail      TEXT,
+    create_time TEXT NOT NULL
+) STRICT;
+CREATE INDEX idx_outbox_history ON outbox_history (event_id, id);
+
 CREATE TABLE event_consume_log (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id        TEXT NOT NULL,

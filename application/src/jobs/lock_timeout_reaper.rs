@@ -11,11 +11,15 @@ use handover_domain::{
 use tracing::{info, warn};
 
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
+use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, OutboxRow, Redrive, StoreError, UnitOfWork};
 use crate::settings::ConsistencySettings;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, Announcer, App, CommandContext, Trace, with_tx};
+
+/// The reaper, as the acting part of the service.
+const REAPER: Actor = Actor::System("lock-timeout-reaper");
 
 /// What became of the locks that the reaper looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -116,7 +120,7 @@ impl LockTimeoutReaper {
 
     async fn end(&self, hold: &Hold, line: DateTime<Utc>) -> Result<End, UseCaseError> {
         let context = CommandContext {
-            actor: Actor::System("lock-timeout-reaper"),
+            actor: REAPER,
             tenant: hold.tenant,
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
             idempotency: None,
@@ -240,6 +244,8 @@ async fn send_again(
     }
     let now = app.now();
     let redrive = Redrive { event_id: paid.event_id.clone(), due: now };
-    let moved = unit.redrive(&[redrive], now).await?;
+    let actor = REAPER.to_string();
+    let by = RedrivenBy { actor: &actor, reason: None };
+    let moved = history::redrive(unit, &[redrive], by, now).await?;
     Ok(if moved > 0 { End::SentAgain(paid.event_id.clone()) } else { End::LeftAlone })
 }

@@ -242,9 +242,24 @@ flaws! { broken_by(Flaw) {
     ]
     redrive_moves_new_rows: RedriveMovesNewRows breaks [
         "a_redrive_moves_no_row_that_is_on_its_way",
+        "redriven_rows_are_returned_as_they_stood_before",
     ]
     redrive_keeps_the_attempts: RedriveKeepsTheAttempts breaks [
         "a_redriven_row_has_all_its_attempts_again",
+    ]
+    redrive_tells_of_rows_that_did_not_move: RedriveTellsOfRowsThatDidNotMove breaks [
+        "a_redrive_moves_no_row_that_is_on_its_way",
+        "of_units_that_redrive_one_row_exactly_one_does",
+        "redriven_rows_are_returned_as_they_stood_before",
+    ]
+    history_comes_by_time: HistoryComesByTime breaks [
+        "history_comes_in_the_order_in_which_it_was_added",
+    ]
+    history_is_deduplicated: HistoryIsDeduplicated breaks [
+        "history_comes_in_the_order_in_which_it_was_added",
+    ]
+    history_is_written_outside_the_unit: HistoryIsWrittenOutsideTheUnit breaks [
+        "a_history_entry_is_part_of_its_unit",
     ]
     redrives_and_releases_ring_nobody: RedrivesAndReleasesRingNobody breaks [
         "a_commit_that_redrove_rows_rings_for_their_partitions",

@@ -3,6 +3,7 @@
 mod attempts;
 mod carriers;
 mod crashes;
+mod duplicates;
 mod extensions;
 mod facts;
 mod late;

@@ -10,13 +10,14 @@ pub use requests::*;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, CreditChange, DeadLetter, DeadLetterStatus,
-    Decision, EventMetadata, Expected, FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent,
-    NewShipmentTask, Notification, OrderSide, Outgoing, PublishOutcome, Redrive, RelayId, Route,
+    Decision, EventMetadata, Expected, FailedPublish, HistoryEntry, ListingChange, ListingChangeKind,
+    Message, NewEvent, NewShipmentTask, Notification, OrderSide, Outgoing, PublishOutcome, Redrive, RelayId,
+    Route,
 };
 use handover_domain::{
     AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
-    Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId,
-    PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, Trace, UserId,
+    HistoryKind, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment,
+    PaymentId, PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, Trace, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.
@@ -236,6 +237,19 @@ pub fn to_failed(id: &str) -> FailedPublish {
 /// A row that is to be published again then.
 pub fn redrive(id: &str, due: DateTime<Utc>) -> Redrive {
     Redrive { event_id: event_id(id), due }
+}
+
+/// An entry of the history of an event of tenant 1: its first attempt was not confirmed.
+pub fn history_entry(id: &str) -> HistoryEntry {
+    HistoryEntry {
+        tenant: TenantId::DEFAULT,
+        event_id: event_id(id),
+        kind: HistoryKind::Retry,
+        consumer: None,
+        attempts: 1,
+        detail: Some("消息发送失败: no queue takes it".into()),
+        at: start(),
+    }
 }
 
 /// A row of the consume log about this event: the first, applied at once.

@@ -63,23 +63,20 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             }
             unit.moved(&rows, true, &failed.iter().map(|it| (&it.event_id, it.status)).collect());
         };
-    fn redrive(redriven: &[Redrive], now: DateTime<Utc>) -> u64,
+    fn redrive(redriven: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>,
         first |unit| (ids, rows) = {
             let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
             let rows = unit.rows(&ids).await?;
             (ids, rows)
         },
         then |unit, changed| {
-            let movable = rows.iter().filter(|row| !row.status.is_pending()).count();
-            // Another operator may have been faster with some of them: which, is not told.
-            if *changed == movable as u64 {
-                unit.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
-            }
+            // Another operator may have been faster with some of them.
+            unit.moved(&rows, false, &changed.iter().map(|row| (&row.event_id, OutboxStatus::Retry)).collect());
             let by_reaper = unit.is_by_reaper(&rows).await?;
-            if by_reaper && *changed > 0 {
+            if by_reaper && !changed.is_empty() {
                 unit.cover("a paid event sent again by the reaper");
             }
-            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0 && !by_reaper);
+            (unit.wrote.announces, unit.wrote.by_operator) = (!changed.is_empty(), !changed.is_empty() && !by_reaper);
             unit.wrote.redriven.extend(ids);
         };
     fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64,
@@ -89,6 +86,10 @@ passes_on! { impl OutboxRepo for UnitOfWork {
                 unit.wrote.released.push(aggregate.clone());
             }
         };
+} }
+
+passes_on! { impl HistoryRepo for UnitOfWork {
+    fn add_history(entries: &[HistoryEntry]) -> ();
 } }
 
 /// Whether nobody knew of the event before the repair announces it.
