@@ -200,6 +200,7 @@ flaws! { broken_by(Flaw) {
         "a_dropped_unit_subscribes_nobody",
         "a_dropped_unit_undoes_everything",
         "a_dropped_unit_undoes_its_changes_of_old_rows",
+        "a_history_entry_is_part_of_its_unit",
         "a_unit_cut_in_the_middle_of_a_statement_is_undone",
         "a_unit_that_is_not_committed_rings_nobody",
         "an_audit_entry_is_part_of_its_unit",
@@ -249,7 +250,6 @@ flaws! { broken_by(Flaw) {
     ]
     redrive_tells_of_rows_that_did_not_move: RedriveTellsOfRowsThatDidNotMove breaks [
         "a_redrive_moves_no_row_that_is_on_its_way",
-        "of_units_that_redrive_one_row_exactly_one_does",
         "redriven_rows_are_returned_as_they_stood_before",
     ]
     history_comes_by_time: HistoryComesByTime breaks [

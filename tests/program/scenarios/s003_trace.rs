@@ -83,7 +83,7 @@ async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
 async fn s003_1_a_refund_is_in_the_trace_of_its_request_and_its_timeline_shows_every_send(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     let order = shop.paid_order().await;
-    let traced = |trace: &str| shop.api.clone().traced(trace);
+    let traced = |trace: &'static str| shop.api.clone().traced(trace);
     let path = format!("/api/v1/orders/{order}/refunds");
     let asked = traced("refund-request").post(BUYER, &path, json!({"reason": "too small"})).await.unwrap();
     let refund = asked.id("refundId");
