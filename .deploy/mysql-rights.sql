@@ -6,6 +6,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON handover.products TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.orders TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payments TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_events TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.outbox_history TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.event_consume_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.consumer_subscriptions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{EventId, PointsRules};
+use handover_domain::{EventId, PointsRules, Trace};
 
 use crate::idempotency::RequestSettings;
 use crate::ports::{
@@ -159,6 +159,17 @@ impl Announcer {
             Some(id) => Ok(!unit.outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
             None => Ok(false),
         }
+    }
+
+    /// The same announcer in another trace: that of the request whose work the command goes on with. Without one it stays
+    /// in the trace of the command.
+    pub(crate) fn continuing(&self, trace: Option<&Trace>) -> Announcer {
+        let mut continuing = self.clone();
+        if let Some(Trace { trace_id, traceparent }) = trace.cloned() {
+            continuing.metadata.trace_id = Some(trace_id);
+            continuing.metadata.traceparent = traceparent;
+        }
+        continuing
     }
 
     /// The trace of the command.

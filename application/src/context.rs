@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use handover_domain::{TenantId, UserId};
+use handover_domain::{TenantId, Trace, UserId};
 
 use crate::idempotency::Ticket;
-use crate::ports::{EventMetadata, OutboxRow};
+use crate::ports::EventMetadata;
 
 /// What a signed-in user may do beyond buying and selling (spec §1 "tenant").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,22 +67,6 @@ impl fmt::Display for Actor {
             Actor::System(name) => write!(f, "system:{name}"),
             Actor::CommandLine(user) => write!(f, "command-line:{user}"),
         }
-    }
-}
-
-/// The trace of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trace {
-    /// `X-Trace-Id`: 1 to 64 of `[A-Za-z0-9_-]`.
-    pub trace_id: String,
-    /// The W3C `traceparent` of who asked; `None` where nobody did.
-    pub traceparent: Option<String>,
-}
-
-impl Trace {
-    /// The trace that an event is in: what it causes is in it too.
-    pub fn of_event(row: &OutboxRow) -> Trace {
-        Trace { trace_id: row.trace_id().to_owned(), traceparent: row.metadata.traceparent.clone() }
     }
 }
 

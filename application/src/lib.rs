@@ -11,6 +11,7 @@ mod context;
 mod counted;
 mod extensions;
 mod foreign;
+mod history;
 pub mod idempotency;
 mod ids;
 pub mod jobs;
@@ -32,12 +33,13 @@ pub mod use_cases;
 mod wake;
 
 pub use app::{Announcer, App, Rules};
-pub use context::{Actor, CommandContext, Role, Trace};
+pub use context::{Actor, CommandContext, Role};
 pub use counted::{
     KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, OVERLOAD_REFUSED,
     PENDING, append,
 };
 pub use extensions::{Extensions, Marketplace};
+pub use handover_domain::Trace;
 pub use ids::{BLOCK, Ids, event_id};
 pub use lease_watch::LeaseWatch;
 pub use privacy::MASK;

@@ -158,7 +158,7 @@ pub(crate) async fn run() -> Result<Vec<String>, Error> {
     let again: Vec<Redrive> =
         rows.into_iter().map(|row| Redrive { event_id: row.event_id, due: now }).collect();
     let mut unit = app.tx.store.begin().await?;
-    let sent_again = unit.redrive(&again, now).await?;
+    let sent_again = unit.redrive(&again, now).await?.len();
     unit.commit().await?;
     settled(&app, 3).await?;
 

@@ -19,6 +19,7 @@ mod product;
 mod refund;
 mod retry;
 mod text;
+mod trace;
 
 pub use assets::{
     Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse,
@@ -40,9 +41,10 @@ pub use order::{
     CancelCause, CancelReason, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderNo,
     OrderRefusal, OrderStatus, Shipment,
 };
-pub use outbox::{OutboxStatus, PARTITIONS, Partition, PartitionSet};
+pub use outbox::{HistoryKind, OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};
 pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};
 pub use text::TextError;
+pub use trace::Trace;

@@ -30,6 +30,29 @@ impl OutboxStatus {
     }
 }
 
+/// What the history of an outbox row records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HistoryKind {
+    /// An attempt was not confirmed; another follows.
+    Retry,
+    /// An attempt was not confirmed; none follows.
+    Failed,
+    /// An attempt was confirmed, before the row was redriven.
+    Sent,
+    /// The row was redriven.
+    Redriven,
+    /// A consumer that had applied the event ignored another delivery of it.
+    Duplicate,
+}
+
+crate::named::named!(HistoryKind {
+    Retry => "RETRY",
+    Failed => "FAILED",
+    Sent => "SENT",
+    Redriven => "REDRIVEN",
+    Duplicate => "DUPLICATE",
+});
+
 /// How many partitions the outbox is split into (design §4). Fixed: rows carry their number.
 pub const PARTITIONS: u8 = 64;
 

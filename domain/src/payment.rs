@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::event::{EventBody, PaymentFor, PaymentSettled};
-use super::{Currency, Money, Order, OrderId, OrderStatus, PaymentId, TenantId};
+use super::{Currency, Money, Order, OrderId, OrderStatus, PaymentId, TenantId, Trace};
 
 /// Where a payment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub struct Payment {
     pub transaction_id: Option<String>,
     /// It succeeded, but its order did not need it any more: the money is owed back to the buyer.
     pub refund_due: bool,
+    /// The trace of the request that started it.
+    pub trace: Option<Trace>,
     /// Counts the changes of the row, from 1.
     pub version: i64,
     /// When it was started.

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::event::{EventBody, PaymentFor, RefundSettled};
-use super::{Currency, Money, Order, OrderId, Payment, PaymentId, RefundId, TenantId};
+use super::{Currency, Money, Order, OrderId, Payment, PaymentId, RefundId, TenantId, Trace};
 use crate::named::named;
 
 /// Where a refund stands.
@@ -85,6 +85,8 @@ pub struct Refund {
     pub next_attempt_time: Option<DateTime<Utc>>,
     /// What went wrong the last time.
     pub last_error: Option<String>,
+    /// The trace of the request that began it; of a late payment, the trace of the payment.
+    pub trace: Option<Trace>,
     /// Counts the changes of the row, from 1.
     pub version: i64,
     /// When it was asked for.
@@ -97,7 +99,7 @@ impl Refund {
     /// The greatest number of characters of a reason (spec §4 "Limits").
     pub const MAX_REASON_CHARS: usize = 500;
 
-    /// The refund of a payment, due at once.
+    /// The refund of a payment, due at once, in the trace of the payment.
     pub fn of(
         payment: &Payment,
         id: RefundId,
@@ -118,6 +120,7 @@ impl Refund {
             attempts: 0,
             next_attempt_time: Some(now),
             last_error: None,
+            trace: payment.trace.clone(),
             version: 1,
             create_time: now,
             update_time: now,

@@ -60,6 +60,8 @@ CREATE TABLE payments (
     status           VARCHAR(16) NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
     transaction_id   VARCHAR(255),
     refund_due       BIGINT NOT NULL CHECK (refund_due IN (0, 1)),
+    trace_id         VARCHAR(64),
+    traceparent      VARCHAR(64),
     version          BIGINT NOT NULL,
     create_time      DATETIME(6) NOT NULL,
     update_time      DATETIME(6) NOT NULL,
@@ -109,6 +111,20 @@ CREATE TABLE outbox_events (
     -- What may stand before a pending row: those that wait for their time, those given up, those out of order.
     KEY idx_outbox_order (aggregate_type, aggregate_id, tenant_id, status, aggregate_seq, next_retry_time),
     KEY idx_outbox_sent (sent_time)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
+    COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
+
+-- What a row of the outbox no longer says of itself. Only ever added to.
+CREATE TABLE outbox_history (
+    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    tenant_id   BIGINT NOT NULL,
+    event_id    VARCHAR(64) NOT NULL,
+    kind        VARCHAR(16) NOT NULL CHECK (kind IN ('RETRY', 'FAILED', 'SENT', 'REDRIVEN', 'DUPLICATE')),
+    consumer    VARCHAR(64),
+    attempts    BIGINT NOT NULL,
+    detail      TEXT,
+    create_time DATETIME(6) NOT NULL,
+    KEY idx_outbox_history (event_id, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
@@ -391,6 +407,8 @@ CREATE TABLE refunds (
     attempts          BIGINT NOT NULL,
     next_attempt_time DATETIME(6),
     last_error        MEDIUMTEXT,
+    trace_id          VARCHAR(64),
+    traceparent       VARCHAR(64),
     version           BIGINT NOT NULL,
     create_time       DATETIME(6) NOT NULL,
     update_time       DATETIME(6) NOT NULL,

@@ -53,6 +53,8 @@ CREATE TABLE payments (
     status         TEXT NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
     transaction_id TEXT UNIQUE,
     refund_due     INTEGER NOT NULL CHECK (refund_due IN (0, 1)),
+    trace_id       TEXT,
+    traceparent    TEXT,
     version        INTEGER NOT NULL,
     create_time    TEXT NOT NULL,
     update_time    TEXT NOT NULL
@@ -127,6 +129,19 @@ BEGIN
     UPDATE outbox_events SET next_retry_time = strftime('%Y-%m-%dT%H:%M:%f000Z', next_retry_time)
     WHERE id = NEW.id;
 END;
+
+-- What a row of the outbox no longer says of itself. Only ever added to.
+CREATE TABLE outbox_history (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant_id   INTEGER NOT NULL,
+    event_id    TEXT NOT NULL,
+    kind        TEXT NOT NULL CHECK (kind IN ('RETRY', 'FAILED', 'SENT', 'REDRIVEN', 'DUPLICATE')),
+    consumer    TEXT,
+    attempts    INTEGER NOT NULL,
+    detail      TEXT,
+    create_time TEXT NOT NULL
+) STRICT;
+CREATE INDEX idx_outbox_history ON outbox_history (event_id, id);
 
 CREATE TABLE event_consume_log (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -383,6 +398,8 @@ CREATE TABLE refunds (
     attempts          INTEGER NOT NULL,
     next_attempt_time TEXT,
     last_error        TEXT,
+    trace_id          TEXT,
+    traceparent       TEXT,
     version           INTEGER NOT NULL,
     create_time       TEXT NOT NULL,
     update_time       TEXT NOT NULL

@@ -10,7 +10,7 @@ use handover_application::ports::{Clock, Gateway, GatewayError, RefundRequest};
 use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Request, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -128,9 +128,14 @@ impl HttpGateway {
             .header("Idempotency-Key", &key)
             .body(Full::new(body.clone()))
             .ok()?;
-        // A trace that is no header value is worth less than the money.
-        if let Ok(trace) = HeaderValue::from_str(&request.trace_id) {
-            built.headers_mut().insert("X-Trace-Id", trace);
+        let trace = &request.trace;
+        for (name, text) in
+            [("x-trace-id", Some(&trace.trace_id)), ("traceparent", trace.traceparent.as_ref())]
+        {
+            // A trace that is no header value is worth less than the money.
+            if let Some(value) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
+                built.headers_mut().insert(HeaderName::from_static(name), value);
+            }
         }
         let now = self.clock.now().timestamp();
         self.signer.sign(built.headers_mut(), &key, now, body).then_some(built)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
-use handover_domain::{AggregateRef, Money};
+use handover_domain::{AggregateRef, Money, Trace};
 
 use crate::value::{Value, parse_time};
 
@@ -183,6 +183,12 @@ impl<'r> Fields<'r> {
     /// A truth kept as 0 or 1.
     pub(crate) fn flag(&self, column: &'static str) -> Result<bool, StoreError> {
         Ok(self.int(column)? != 0)
+    }
+
+    /// The trace named by `trace_id` and `traceparent`, if there is one.
+    pub(crate) fn trace(&self) -> Result<Option<Trace>, StoreError> {
+        let traceparent = self.opt_string("traceparent")?;
+        Ok(self.opt_string("trace_id")?.map(|trace_id| Trace { trace_id, traceparent }))
     }
 
     /// The aggregate named by `tenant_id`, `aggregate_type` and `aggregate_id`.

@@ -1,7 +1,7 @@
 //! What can be bound to a statement and read from a row. Every engine knows these and no more.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use handover_domain::{AggregateRef, EventId, Money};
+use handover_domain::{AggregateRef, EventId, Money, Trace};
 
 /// A value. A NULL keeps its kind, since PostgreSQL asks for the type of every parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,13 @@ pub(crate) use values;
 /// The three columns that name an aggregate: tenant, type, id.
 pub(crate) fn aggregate(of: &AggregateRef) -> [Value; 3] {
     [of.tenant.get().into(), (&of.kind).into(), of.id.into()]
+}
+
+/// The two columns of a trace: `trace_id`, `traceparent`.
+pub(crate) fn trace(of: &Option<Trace>) -> [Value; 2] {
+    let trace_id = of.as_ref().map(|trace| trace.trace_id.as_str());
+    let traceparent = of.as_ref().and_then(|trace| trace.traceparent.as_deref());
+    [trace_id.into(), traceparent.into()]
 }
 
 /// A time as SQLite keeps it: fixed width, so that it sorts as text.

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use handover_domain::{
     AggregateRef, CancelReason, EventBody, EventType, Order, OrderCancelled, OrderCreated, OrderPaid,
     OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFor, PaymentSettled,
-    PaymentStatus, Refund, RefundSettled, RefundStatus,
+    PaymentStatus, Refund, RefundSettled, RefundStatus, Trace,
 };
 use serde_json::Value;
 
@@ -19,6 +19,8 @@ pub(crate) struct Announced {
     pub(crate) aggregate_seq: i64,
     /// When it happened.
     pub(crate) at: DateTime<Utc>,
+    /// The trace of the request that began the payment or the refund that caused it.
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Announced {
@@ -63,7 +65,7 @@ fn says(row: &OutboxRow, field: &str, value: &str) -> bool {
 
 /// Everything that must have been announced of an order, its payments and its refunds, oldest first.
 pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Announced> {
-    let mut events = of_order(order, refunds);
+    let mut events = of_order(order, payments, refunds);
     events.extend(payments.iter().filter_map(|payment| of_payment(order, payment)));
     events.extend(refunds.iter().filter_map(|refund| of_refund(order, refund)));
     events
@@ -72,7 +74,7 @@ pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) 
 /// The version at which an order was paid or cancelled: it was created with the one before.
 const AFTER_PENDING: i64 = 2;
 
-fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
+fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Announced> {
     let facts = order.facts();
     let (product, assets) = (order.product, &order.assets);
     let mut events = vec![
@@ -88,6 +90,7 @@ fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
             }),
             aggregate_seq: 1,
             at: order.create_time,
+            trace: None,
         },
         Announced {
             body: EventBody::OrderTimeout(OrderTimeout {
@@ -96,6 +99,7 @@ fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
             }),
             aggregate_seq: 1,
             at: order.create_time,
+            trace: None,
         },
     ];
     if let Some(pay_time) = order.pay_time {
@@ -104,6 +108,10 @@ fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
             body: EventBody::OrderPaid(body),
             aggregate_seq: AFTER_PENDING,
             at: pay_time,
+            trace: payments
+                .iter()
+                .find(|payment| has_paid(payment))
+                .and_then(|payment| payment.trace.clone()),
         });
     }
     let changed = |old_status, new_status, aggregate_seq| Announced {
@@ -115,6 +123,7 @@ fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
         }),
         aggregate_seq,
         at: order.update_time,
+        trace: None,
     };
     match order.status {
         OrderStatus::Pending | OrderStatus::Paid => {}
@@ -134,6 +143,7 @@ fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
                 body: EventBody::OrderCancelled(body),
                 aggregate_seq: order.version,
                 at: order.update_time,
+                trace: None,
             });
         }
         OrderStatus::Refunded => {
@@ -151,11 +161,17 @@ fn of_order(order: &Order, refunds: &[Refund]) -> Vec<Announced> {
                     body: EventBody::OrderRefunded(body),
                     aggregate_seq: order.version,
                     at: order.update_time,
+                    trace: refund.trace.clone(),
                 });
             }
         }
     }
     events
+}
+
+/// Whether the payment paid its order.
+fn has_paid(payment: &Payment) -> bool {
+    payment.status == PaymentStatus::Success && !payment.refund_due
 }
 
 fn is_of_buyer(refund: &Refund) -> bool {
@@ -181,7 +197,12 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<Announced> {
         PaymentStatus::Success => EventBody::PaymentSucceeded(settled),
         PaymentStatus::Failed => EventBody::PaymentFailed(settled),
     };
-    Some(Announced { body, aggregate_seq: payment.version, at: payment.update_time })
+    Some(Announced {
+        body,
+        aggregate_seq: payment.version,
+        at: payment.update_time,
+        trace: payment.trace.clone(),
+    })
 }
 
 fn of_refund(order: &Order, refund: &Refund) -> Option<Announced> {
@@ -197,5 +218,10 @@ fn of_refund(order: &Order, refund: &Refund) -> Option<Announced> {
         RefundStatus::Success => EventBody::RefundSucceeded(settled),
         RefundStatus::Failed => EventBody::RefundFailed(settled),
     };
-    Some(Announced { body, aggregate_seq: refund.version, at: refund.update_time })
+    Some(Announced {
+        body,
+        aggregate_seq: refund.version,
+        at: refund.update_time,
+        trace: refund.trace.clone(),
+    })
 }

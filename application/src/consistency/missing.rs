@@ -1,14 +1,13 @@
 //! Events that were never announced, and announcing them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handover_domain::{AggregateRef, AggregateType, EventId, Order, OrderId, TenantId};
 
 use super::{Announced, expected};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{AuditEntry, EventMetadata, NewEvent, OutboxRow, StoreError, UnitOfWork, View};
-use crate::{App, append, with_tx};
+use crate::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError, UnitOfWork, View};
+use crate::{App, Trace, append, with_tx};
 
 /// What is missing in the outbox of an order, its payments and its refunds; and what is there.
 pub(crate) async fn missing<V: View + ?Sized>(
@@ -46,13 +45,15 @@ pub(crate) async fn announce_missing(
         let asked = asked.clone();
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
-            let (absent, _) = missing(unit, &order).await?;
+            let (absent, rows) = missing(unit, &order).await?;
             let mut announced = Vec::with_capacity(absent.len());
             let mut events = Vec::with_capacity(absent.len());
             for event in absent {
                 let aggregate = event.aggregate(&order);
-                let id = match known_id(unit, &event, &aggregate).await? {
-                    Some(id) if !planted(Mutant::RepairWithNewId) => id,
+                let known = known(unit, &event, &aggregate).await?;
+                let trace = trace_of(&event, &aggregate, &rows, known.as_ref(), order.id);
+                let id = match known {
+                    Some(known) if !planted(Mutant::RepairWithNewId) => known.event_id,
                     Some(_) | None => repaired_id(&event, &aggregate)?,
                 };
                 events.push(NewEvent {
@@ -62,7 +63,8 @@ pub(crate) async fn announce_missing(
                     aggregate_seq: event.aggregate_seq,
                     payload: event.body.to_json(),
                     metadata: EventMetadata {
-                        trace_id: Some(format!("repair-{}", order.id)),
+                        trace_id: Some(trace.trace_id),
+                        traceparent: trace.traceparent,
                         ..EventMetadata::default()
                     },
                     occurred_at: event.at,
@@ -84,20 +86,33 @@ pub(crate) async fn announce_missing(
     .await
 }
 
-/// The id under which a consumer knows the event.
-async fn known_id(
+/// What a consumer knows of the event: of several the one with the smallest id, as two that repair at once must agree.
+async fn known(
     unit: &mut dyn UnitOfWork,
     event: &Announced,
     aggregate: &AggregateRef,
-) -> Result<Option<EventId>, StoreError> {
+) -> Result<Option<Consumed>, StoreError> {
     let consumed = unit.consumed_about(std::slice::from_ref(aggregate)).await?;
     let name = event.event_type().as_str();
-    let ids: BTreeSet<EventId> = consumed
-        .into_iter()
-        .filter(|row| row.event_type == name && row.aggregate_seq == event.aggregate_seq)
-        .map(|row| row.event_id)
-        .collect();
-    Ok(ids.into_iter().next())
+    let is_it = |row: &Consumed| row.event_type == name && row.aggregate_seq == event.aggregate_seq;
+    Ok(consumed.into_iter().filter(is_it).min_by(|left, right| left.event_id.cmp(&right.event_id)))
+}
+
+/// The trace of the request that caused the event: that of the payment or refund, of another event of the same change, or of
+/// the consume log. Where the request left none of them, the repair has a trace of its own.
+fn trace_of(
+    event: &Announced,
+    aggregate: &AggregateRef,
+    rows: &[OutboxRow],
+    known: Option<&Consumed>,
+    order: OrderId,
+) -> Trace {
+    let is_same_change =
+        |row: &&OutboxRow| row.aggregate == *aggregate && row.aggregate_seq == event.aggregate_seq;
+    let of_change = || rows.iter().find(is_same_change).map(OutboxRow::trace);
+    let of_log = || known.map(|known| Trace { trace_id: known.trace_id.clone(), traceparent: None });
+    let own = || Trace { trace_id: format!("repair-{order}"), traceparent: None };
+    event.trace.clone().or_else(of_change).or_else(of_log).unwrap_or_else(own)
 }
 
 /// The id of an event that nobody knows: the same, whoever announces it.

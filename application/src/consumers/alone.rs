@@ -2,17 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, Utc};
-use handover_domain::{ConsumeStatus, EventId, FailureKind};
-use tracing::info;
-
 use super::attempt::Attempted;
 use super::gate::{Verdict, plan};
 use super::inbox::Inbox;
-use crate::counted::IDEMPOTENT;
 use crate::mutants::{Mutant, planted};
-use crate::ports::{StoreError, Unapplied};
-use crate::texts;
+use crate::ports::{OutboxRow, StoreError, Unapplied};
+use crate::{history, texts, with_tx};
+use chrono::{DateTime, Utc};
+use handover_domain::{ConsumeStatus, EventId, FailureKind};
 
 /// How one event ended, for whoever holds its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +75,7 @@ impl Inbox {
                 }
             };
             if end == Some(AloneEnd::Done) && !worked {
-                metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
-                info!(eventId = %event, traceId = target.event.trace_id(), queue = self.queue,
-                    consumer = self.name(), "{}", texts::DUPLICATE);
+                self.ignore(&target.event, now).await?;
             }
             worked = true;
             let takes = self.handler.takes().contains(&target.event.event_type.as_str());
@@ -117,6 +112,18 @@ impl Inbox {
                 }
             }
         }
+    }
+
+    /// Ignores a delivery of an event that was applied before.
+    async fn ignore(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
+        let entry = self.duplicate(row, now);
+        with_tx(&self.app.tx, move |unit, attempt| {
+            let entries = vec![entry.clone()];
+            Box::pin(async move { history::add(unit, attempt, entries).await })
+        })
+        .await?;
+        self.tell_duplicate(&row.event_id, row.trace_id());
+        Ok(())
     }
 
     /// One step towards settling an event that may run now: gives it up, counts its attempt, or makes it. Tells how it

@@ -4,15 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::debug;
 
 use super::Applied;
 use super::gate::{Verdict, plan};
 use super::inbox::{Inbox, InboxError, LOCK_PATIENCE, Taken, Told, carries, claimed_aggregate};
-use crate::ports::{Delivery, DeliveryTag, Unapplied};
+use crate::mutants::{Mutant, planted};
+use crate::ports::{
+    Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, StoreError, Unapplied, UnitOfWork,
+};
 use crate::relay::TRACEPARENT;
-use crate::with_tx;
+use crate::{Attempt, history, with_tx};
 
 /// What became of a group.
 #[derive(Debug, Default)]
@@ -60,17 +64,18 @@ impl Inbox {
         let wanted = Arc::new(Wanted::of(&group));
         let (inbox, job) = (self.clone(), Arc::clone(&wanted));
         let begun = self.app.now();
-        let settled = with_tx(&self.app.tx, move |unit, _| {
+        let settled = with_tx(&self.app.tx, move |unit, attempt| {
             let (inbox, job) = (inbox.clone(), Arc::clone(&job));
-            Box::pin(async move { inbox.settle_group(unit, &job).await })
+            Box::pin(async move { inbox.settle_group(unit, attempt, &job, begun).await })
         })
         .await;
         match settled {
-            Ok(settled) => {
+            Ok(mut settled) => {
                 for (delivery, envelope) in group {
                     // Another message under the same id was not looked at: that one goes alone.
                     let is_wanted = wanted.envelopes.get(&envelope.event_id) == Some(&envelope);
-                    if let (true, Some(applied)) = (is_wanted, settled.get(&envelope.event_id)) {
+                    let done = if is_wanted { settled.get_mut(&envelope.event_id) } else { None };
+                    if let Some(done) = done {
                         let told = Told {
                             id: &envelope.event_id,
                             kind: &envelope.event_type,
@@ -80,9 +85,14 @@ impl Inbox {
                             aggregate_type: &envelope.aggregate_type,
                             aggregate: envelope.aggregate_id,
                         };
-                        // One that waits is not applied yet.
-                        if let Some(applied) = applied {
-                            self.tell(&told, applied);
+                        match done {
+                            Settled::Applied(applied) => {
+                                self.tell(&told, applied);
+                                // Further deliveries of it in this group were ignored.
+                                *done = Settled::Duplicate;
+                            }
+                            Settled::Duplicate => self.tell_duplicate(told.id, told.trace),
+                            Settled::Waiting => {}
                         }
                         end.done.push(delivery.tag);
                     } else {
@@ -100,13 +110,15 @@ impl Inbox {
         end
     }
 
-    /// One unit: what is unsettled, the gate, the handler, the log. Returns the events that are settled, with what was
-    /// done for those that are settled just now, and those that wait.
+    /// One unit: what is unsettled, the gate, the handler, the log, the duplicates. Returns the events that are settled and
+    /// those that wait.
     async fn settle_group(
         &self,
-        unit: &mut dyn crate::ports::UnitOfWork,
+        unit: &mut dyn UnitOfWork,
+        attempt: Attempt,
         wanted: &Wanted,
-    ) -> Result<BTreeMap<EventId, Option<Applied>>, InboxError> {
+        begun: DateTime<Utc>,
+    ) -> Result<BTreeMap<EventId, Settled>, InboxError> {
         let unapplied = self.unapplied(unit, &wanted.aggregates).await?;
         let targets: BTreeSet<EventId> = unapplied
             .iter()
@@ -143,16 +155,63 @@ impl Inbox {
         if !waiting.is_empty() {
             unit.record(&waiting).await?;
         }
-        let done = apply.iter().zip(applied).map(|(step, applied)| (step, Some(applied)));
-        let settled = done.chain(wait.iter().map(|step| (step, None)));
-        let settled = settled.map(|(step, applied)| (step.event.event_id.clone(), applied));
-        Ok(settled.filter(|(id, _)| targets.contains(id)).collect())
+        let done = apply.iter().zip(applied).map(|(step, applied)| (step, Settled::Applied(applied)));
+        let settled = done.chain(wait.iter().map(|step| (step, Settled::Waiting)));
+        let settled = settled.map(|(step, settled)| (step.event.event_id.clone(), settled));
+        let mut settled: BTreeMap<_, _> = settled.filter(|(id, _)| targets.contains(id)).collect();
+        let known = self.known(unit, wanted, &targets).await?;
+        let again = apply.iter().map(|step| &step.event).filter(|row| targets.contains(&row.event_id));
+        let ignored = again.flat_map(|row| std::iter::repeat_n(row, wanted.deliveries(row) - 1));
+        let ignored =
+            ignored.chain(known.iter().flat_map(|row| std::iter::repeat_n(row, wanted.deliveries(row))));
+        let entries: Vec<HistoryEntry> = ignored.map(|row| self.duplicate(row, begun)).collect();
+        if !entries.is_empty() {
+            history::add(unit, attempt, entries).await?;
+        }
+        settled.extend(known.into_iter().map(|row| (row.event_id, Settled::Duplicate)));
+        Ok(settled)
     }
+
+    /// Those of the wanted events that this consumer has applied before; the others are looked at one by one.
+    async fn known(
+        &self,
+        unit: &mut dyn UnitOfWork,
+        wanted: &Wanted,
+        targets: &BTreeSet<EventId>,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let others: Vec<EventId> =
+            wanted.envelopes.keys().filter(|event| !targets.contains(event)).cloned().collect();
+        if others.is_empty() || planted(Mutant::NoDedupe) {
+            return Ok(Vec::new());
+        }
+        let consumed = unit.consumed_of(&others).await?;
+        let is_ours =
+            |it: &&Consumed| it.consumer == self.name() && it.record.status == ConsumeStatus::Success;
+        let applied: BTreeSet<&EventId> = consumed.iter().filter(is_ours).map(|it| &it.event_id).collect();
+        let mut rows = unit.outbox_by_event(&others).await?;
+        rows.retain(|row| {
+            let envelope = wanted.envelopes.get(&row.event_id);
+            applied.contains(&row.event_id) && envelope.is_some_and(|envelope| carries(envelope, row))
+        });
+        Ok(rows)
+    }
+}
+
+/// What a group did with an event.
+enum Settled {
+    /// Applied it just now.
+    Applied(Applied),
+    /// Recorded it as `WAITING`, or found it so.
+    Waiting,
+    /// Ignored it: this consumer had applied it before.
+    Duplicate,
 }
 
 /// What a group asks for.
 struct Wanted {
     envelopes: BTreeMap<EventId, Envelope>,
+    /// How many deliveries carry each of the envelopes.
+    deliveries: BTreeMap<EventId, usize>,
     aggregates: Vec<AggregateRef>,
 }
 
@@ -160,13 +219,18 @@ impl Wanted {
     fn of(group: &[(Delivery, Envelope)]) -> Wanted {
         let aggregates: BTreeSet<AggregateRef> =
             group.iter().map(|(delivery, envelope)| claimed_aggregate(envelope, &delivery.message)).collect();
-        Wanted {
-            envelopes: group
-                .iter()
-                .map(|(_, envelope)| (envelope.event_id.clone(), envelope.clone()))
-                .collect(),
-            aggregates: aggregates.into_iter().collect(),
+        let envelopes: BTreeMap<EventId, Envelope> =
+            group.iter().map(|(_, envelope)| (envelope.event_id.clone(), envelope.clone())).collect();
+        let mut deliveries = BTreeMap::new();
+        for (_, envelope) in group.iter().filter(|(_, it)| envelopes.get(&it.event_id) == Some(it)) {
+            *deliveries.entry(envelope.event_id.clone()).or_default() += 1;
         }
+        Wanted { envelopes, deliveries, aggregates: aggregates.into_iter().collect() }
+    }
+
+    /// How many deliveries of the row's event there are: at least one.
+    fn deliveries(&self, row: &OutboxRow) -> usize {
+        self.deliveries.get(&row.event_id).copied().unwrap_or(1)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, TenantId};
+use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
 use tracing::info;
 
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
@@ -13,7 +13,8 @@ use crate::foreign::{hash, storable};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
-    MAX_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied, UnitOfWork,
+    HistoryEntry, MAX_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
+    UnitOfWork,
 };
 use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
@@ -160,6 +161,25 @@ impl Inbox {
             "[{}] Message consumed successfully", self.name());
         if applied.is_repeated {
             metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+        }
+    }
+
+    /// Says that a delivery of an event was ignored, as the event had been applied, once that is committed.
+    pub(super) fn tell_duplicate(&self, event: &EventId, trace_id: &str) {
+        metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+        info!(eventId = %event, traceId = trace_id, queue = self.queue, consumer = self.name(), "{}", texts::DUPLICATE);
+    }
+
+    /// An ignored delivery of an event, as the history of the event keeps it.
+    pub(super) fn duplicate(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
+        HistoryEntry {
+            tenant: row.aggregate.tenant,
+            event_id: row.event_id.clone(),
+            kind: HistoryKind::Duplicate,
+            consumer: Some(self.name().to_owned()),
+            attempts: 0,
+            detail: None,
+            at,
         }
     }
 

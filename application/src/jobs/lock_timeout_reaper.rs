@@ -11,11 +11,15 @@ use handover_domain::{
 use tracing::{info, warn};
 
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
+use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, OutboxRow, Redrive, StoreError, UnitOfWork};
 use crate::settings::ConsistencySettings;
 use crate::use_cases::{UseCaseError, transition};
-use crate::{Actor, App, CommandContext, Trace, with_tx};
+use crate::{Actor, Announcer, App, CommandContext, Trace, with_tx};
+
+/// The reaper, as the acting part of the service.
+const REAPER: Actor = Actor::System("lock-timeout-reaper");
 
 /// What became of the locks that the reaper looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -116,7 +120,7 @@ impl LockTimeoutReaper {
 
     async fn end(&self, hold: &Hold, line: DateTime<Utc>) -> Result<End, UseCaseError> {
         let context = CommandContext {
-            actor: Actor::System("lock-timeout-reaper"),
+            actor: REAPER,
             tenant: hold.tenant,
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
             idempotency: None,
@@ -127,10 +131,15 @@ impl LockTimeoutReaper {
             let (app, seen, announcer) = (app.clone(), seen.clone(), announcer.clone());
             Box::pin(async move {
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
+                if let Some(order) = &order
+                    && is_live(order)
+                    && !planted(Mutant::ReaperIgnoresPaid)
+                {
+                    return send_again(unit, &app, order, &seen).await;
+                }
+                let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
+                let announcer = announcer.continuing(trace.as_ref());
                 let closed = match &order {
-                    Some(order) if is_live(order) && !planted(Mutant::ReaperIgnoresPaid) => {
-                        return send_again(unit, &app, order, &seen).await;
-                    }
                     Some(order) if order.status == OrderStatus::Pending => {
                         let cause = CancelCause::Timeout { created_by: line };
                         let cancel = OrderAction::Cancel(cause);
@@ -139,7 +148,7 @@ impl LockTimeoutReaper {
                     }
                     Some(_) | None => false,
                 };
-                release(unit, &app, &seen, closed).await
+                release(unit, &app, &seen, closed, &announcer).await
             })
         })
         .await
@@ -185,6 +194,7 @@ async fn release(
     app: &App,
     seen: &Hold,
     closed: bool,
+    announcer: &Announcer,
 ) -> Result<End, UseCaseError> {
     let subject = Subject { tenant: seen.tenant, order: seen.order, user: seen.user, asset: seen.asset };
     let mut wanted = Wanted::default();
@@ -196,7 +206,7 @@ async fn release(
     if !still_frozen {
         return Ok(End::LeftAlone);
     }
-    let cause = Cause { event_id: None, trace_id: Some(format!("reaper-{}", seen.order)) };
+    let cause = Cause { event_id: None, trace_id: Some(announcer.trace_id().to_owned()) };
     let done = books.release(subject, &cause)?;
     books.write(unit).await?;
     Ok(match done {
@@ -234,6 +244,8 @@ async fn send_again(
     }
     let now = app.now();
     let redrive = Redrive { event_id: paid.event_id.clone(), due: now };
-    let moved = unit.redrive(&[redrive], now).await?;
+    let actor = REAPER.to_string();
+    let by = RedrivenBy { actor: &actor, reason: None };
+    let moved = history::redrive(unit, &[redrive], by, now).await?;
     Ok(if moved > 0 { End::SentAgain(paid.event_id.clone()) } else { End::LeftAlone })
 }

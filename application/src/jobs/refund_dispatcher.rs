@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
-use handover_domain::{Refund, RefundId, RefundStatus};
+use handover_domain::{Refund, RefundId, RefundStatus, Trace};
 use tracing::{info, warn};
 
 use crate::mutants::{Mutant, planted};
@@ -91,7 +91,7 @@ impl RefundDispatcher {
                             order: asked.order,
                             amount: asked.amount,
                             currency: asked.currency,
-                            trace_id: format!("refund-{}", asked.id),
+                            trace: asked.trace.clone().unwrap_or_else(|| untraced(asked.id)),
                         };
                         Ok(Some((asked, request)))
                     }
@@ -103,6 +103,7 @@ impl RefundDispatcher {
 
     async fn ask(&self, refund: &Refund, request: &RefundRequest) -> Result<(), StoreError> {
         let (id, order, attempt) = (refund.id, refund.order, refund.attempts);
+        let trace = &request.trace.trace_id;
         let answer = tokio::select! {
             biased;
             answer = self.app.gateway.refund(request) => answer,
@@ -112,15 +113,15 @@ impl RefundDispatcher {
         };
         let error = match answer {
             Ok(()) => {
-                info!(refundId = %id, orderId = %order, attempt, "[RefundDispatcher] the gateway took the request");
+                info!(refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] the gateway took the request");
                 None
             }
             Err(error @ GatewayError::Unavailable(_)) => {
-                warn!(%error, refundId = %id, orderId = %order, attempt, "[RefundDispatcher] asked again later");
+                warn!(%error, refundId = %id, orderId = %order, traceId = trace, attempt, "[RefundDispatcher] asked again later");
                 Some(error)
             }
             Err(error @ GatewayError::Refused(_)) => {
-                tracing::error!(%error, refundId = %id, orderId = %order, attempt,
+                tracing::error!(%error, refundId = %id, orderId = %order, traceId = trace, attempt,
                     "[RefundDispatcher] [ALERT] the gateway refuses a refund; asked again later");
                 Some(error)
             }
@@ -147,6 +148,11 @@ impl RefundDispatcher {
         })
         .await
     }
+}
+
+/// The trace of a refund whose row names none, as a person may insert it.
+fn untraced(refund: RefundId) -> Trace {
+    Trace { trace_id: format!("refund-{refund}"), traceparent: None }
 }
 
 /// When the gateway is asked again, after so many times before this one.

@@ -63,7 +63,7 @@ impl TimeoutSweep {
         let command = close_overdue_order::command(&self.app, "order-timeout-sweep", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {
             let command = command.clone();
-            Box::pin(async move { command.run(unit).await })
+            Box::pin(async move { command.in_trace_of_order(unit).await?.run(unit).await })
         })
         .await
     }

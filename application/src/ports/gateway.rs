@@ -1,7 +1,7 @@
 //! The payment gateway, as far as we ask it for something: it reports what became of it by a signed callback.
 
 use async_trait::async_trait;
-use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
+use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId, Trace};
 
 /// Money that is to go back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct RefundRequest {
     pub amount: Money,
     /// In which currency.
     pub currency: Currency,
-    /// The trace it belongs to.
-    pub trace_id: String,
+    /// The trace of the request that began the refund.
+    pub trace: Trace,
 }
 
 impl RefundRequest {

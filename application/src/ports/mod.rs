@@ -12,6 +12,7 @@ mod credit;
 mod dead_letters;
 mod effects;
 mod gateway;
+mod history;
 mod idempotency;
 mod leases;
 mod limits;
@@ -44,6 +45,7 @@ pub use effects::{
     NewShipmentTask, Numbered, SHIPMENT, ShipmentTask, notified_of,
 };
 pub use gateway::{Gateway, GatewayError, RefundRequest};
+pub use history::{HistoryEntry, HistoryQueries, HistoryRepo};
 pub use idempotency::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState,
     Standing, StoredAnswer,
@@ -57,7 +59,7 @@ pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use outbox::{
     Blocked, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter, OutboxQueries,
-    OutboxRepo, OutboxRow, Redrive,
+    OutboxRepo, OutboxRow, Redrive, RedrivenRow,
 };
 pub use payments::{PaymentQueries, PaymentRepo};
 pub use products::{ProductQueries, ProductRepo};

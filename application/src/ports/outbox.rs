@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_domain::{
+    AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId, Trace,
+};
 
 use super::{Confirmed, Numbered, PartitionHold, StoreError};
 
@@ -92,6 +94,11 @@ impl OutboxRow {
     pub fn trace_id(&self) -> &str {
         self.metadata.trace_id.as_deref().unwrap_or(self.event_id.as_str())
     }
+
+    /// The trace of the event and of what it causes.
+    pub fn trace(&self) -> Trace {
+        Trace { trace_id: self.trace_id().to_owned(), traceparent: self.metadata.traceparent.clone() }
+    }
 }
 
 /// What a `FAILED` row means for later ones of its aggregate (`outbox.on-failed`).
@@ -128,6 +135,21 @@ pub struct Redrive {
     pub event_id: EventId,
     /// When it is due.
     pub due: DateTime<Utc>,
+}
+
+/// A row that was redriven, as it stood before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedrivenRow {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// The event.
+    pub event_id: EventId,
+    /// `Sent` or `Failed`.
+    pub status: OutboxStatus,
+    /// How many publishes had failed.
+    pub retry_count: u32,
+    /// When the broker confirmed it.
+    pub sent_time: Option<DateTime<Utc>>,
 }
 
 /// An aggregate whose next event waits: behind `FAILED` ones that nobody released, or for its own time.
@@ -268,9 +290,10 @@ pub trait OutboxRepo: Send {
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
     /// Moves rows to `RETRY`, due at the time given, with no attempt counted and no `released_time`; `last_error` stays,
-    /// and so does `sent_time`, by which it is known that the row was confirmed before. Only rows that are `SENT` or `FAILED` MUST move; tells how many did. MUST wake the relay as
-    /// `append` does.
-    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError>;
+    /// and so does `sent_time`, by which it is known that the row was confirmed before. Only rows that are `SENT` or `FAILED` MUST move. Returns those that did, as they stood before, in
+    /// order of event ids. MUST wake the relay as `append` does.
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>)
+    -> Result<Vec<RedrivenRow>, StoreError>;
 
     /// Lets later events of the aggregate pass its ordered `FAILED` ones for good (`released_time`); tells how many of
     /// them were released just now. MUST wake the relay as `append` does.

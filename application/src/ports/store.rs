@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use super::{
     AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo,
-    DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, IdBlocks, IdQueries, LeaseQueries,
-    LeaseRepo, NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, OutboxQueries, OutboxRepo,
-    PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries,
-    RequestRepo,
+    DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, HistoryQueries, HistoryRepo, IdBlocks,
+    IdQueries, LeaseQueries, LeaseRepo, NotificationQueries, NotificationRepo, OrderQueries, OrderRepo,
+    OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries,
+    RefundRepo, RequestQueries, RequestRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -95,6 +95,7 @@ pub trait View:
     + RefundQueries
     + AssetQueries
     + OutboxQueries
+    + HistoryQueries
     + ConsumeQueries
     + DeadLetterQueries
     + EffectQueries
@@ -115,6 +116,7 @@ impl<T> View for T where
         + RefundQueries
         + AssetQueries
         + OutboxQueries
+        + HistoryQueries
         + ConsumeQueries
         + DeadLetterQueries
         + EffectQueries
@@ -150,6 +152,7 @@ pub trait UnitOfWork:
     + RefundRepo
     + AssetRepo
     + OutboxRepo
+    + HistoryRepo
     + ConsumeLog
     + DeadLetterRepo
     + EffectRepo

@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, OutboxStatus, Partition, PartitionSet};
+use handover_domain::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSet};
 use tracing::{error, info, warn};
 
 use super::Relay;
 use crate::counted::{DEAD, FAILED, SENT};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    Confirmed, FailedPublish, OutboxRepo, OutboxRow, PartitionHold, RelayId, StoreError, UnitOfWork,
+    Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, PartitionHold, RelayId, StoreError,
+    UnitOfWork,
 };
-use crate::with_tx;
+use crate::{Attempt, history, with_tx};
 
 /// What became of a window's rows.
 #[derive(Default)]
@@ -36,29 +37,34 @@ impl Relay {
         if results.confirmed.is_empty() && results.failed.is_empty() {
             return Ok(());
         }
-        let partitions: BTreeMap<&EventId, Partition> =
-            due.iter().map(|row| (&row.event_id, row.partition())).collect();
+        let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
+        let partition = |event: &EventId| rows.get(event).map(|row| row.partition());
+        // One moment for every attempt at the unit, by which an entry is known again.
+        let at = self.app.now();
+        let entry = |failed: &FailedPublish| Some(history_of(rows.get(&failed.event_id)?, failed, at));
+        let history = by_partition(results.failed.iter().filter_map(entry).collect(), |entry| {
+            partition(&entry.event_id)
+        });
         let touched: PartitionSet = results
             .confirmed
             .iter()
             .map(Confirmed::event_id)
             .chain(results.failed.iter().map(|failed| &failed.event_id))
-            .filter_map(|id| partitions.get(id).copied())
+            .filter_map(partition)
             .collect();
         let holds = holds.into_iter().filter(|hold| touched.contains(hold.partition)).collect();
         let job = Arc::new(Settlement {
             owner: self.ownership.id().clone(),
             holds,
-            confirmed: by_partition(results.confirmed, |confirmed| {
-                partitions.get(confirmed.event_id()).copied()
-            }),
-            failed: by_partition(results.failed, |failed| partitions.get(&failed.event_id).copied()),
+            confirmed: by_partition(results.confirmed, |confirmed| partition(confirmed.event_id())),
+            failed: by_partition(results.failed, |failed| partition(&failed.event_id)),
+            history,
         });
         let (work, clock) = (Arc::clone(&job), Arc::clone(&self.app.tx.clock));
-        let ours = with_tx(&self.app.tx, move |unit, _| {
+        let ours = with_tx(&self.app.tx, move |unit, attempt| {
             // The moment of this attempt: whoever looks for lost events counts from when they were really sent.
             let (job, now) = (Arc::clone(&work), clock.now());
-            Box::pin(async move { job.write(unit, now).await })
+            Box::pin(async move { job.write(unit, attempt, now).await })
         })
         .await?;
         self.report(due, &job, ours);
@@ -114,11 +120,18 @@ struct Settlement {
     holds: Vec<PartitionHold>,
     confirmed: BTreeMap<Partition, Vec<Confirmed>>,
     failed: BTreeMap<Partition, Vec<FailedPublish>>,
+    /// The failed publishes for the history of their rows, of which a row itself keeps the last one only.
+    history: BTreeMap<Partition, Vec<HistoryEntry>>,
 }
 
 impl Settlement {
     /// Fences first; what is no longer ours is left to its new owner.
-    async fn write(&self, unit: &mut dyn UnitOfWork, now: DateTime<Utc>) -> Result<PartitionSet, StoreError> {
+    async fn write(
+        &self,
+        unit: &mut dyn UnitOfWork,
+        attempt: Attempt,
+        now: DateTime<Utc>,
+    ) -> Result<PartitionSet, StoreError> {
         let mut ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
         if self.holds.iter().any(|hold| !ours.contains(hold.partition)) && planted(Mutant::NoFence) {
             ours = self.holds.iter().map(|hold| hold.partition).collect();
@@ -137,8 +150,27 @@ impl Settlement {
         }
         if !failed.is_empty() {
             unit.mark_failed(&failed, now).await?;
+            let entries = self.history.iter().filter(|(p, _)| ours.contains(**p));
+            history::add(unit, attempt, entries.flat_map(|(_, list)| list).cloned().collect()).await?;
         }
         Ok(ours)
+    }
+}
+
+/// A failed publish of a row as its history keeps it.
+fn history_of(row: &OutboxRow, failed: &FailedPublish, at: DateTime<Utc>) -> HistoryEntry {
+    let kind = match failed.status {
+        OutboxStatus::Failed => HistoryKind::Failed,
+        OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Sent => HistoryKind::Retry,
+    };
+    HistoryEntry {
+        tenant: row.aggregate.tenant,
+        event_id: row.event_id.clone(),
+        kind,
+        consumer: None,
+        attempts: failed.retry_count,
+        detail: Some(failed.error.clone()),
+        at,
     }
 }
 

@@ -51,8 +51,10 @@ async fn request(
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
     let entry = audited(context, &command, announcer.now);
+    let trace = context.trace.clone();
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (announcer, reason, entry) = (announcer.clone(), command.reason.clone(), entry.clone());
+        let trace = trace.clone();
         Box::pin(async move {
             let found = match user {
                 Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
@@ -94,7 +96,8 @@ async fn request(
                     Some(_) | None => return Err(refusal.into()),
                 },
             };
-            let mut refund = Refund::of(&payment, id, cause, reason, announcer.now);
+            let mut refund =
+                Refund { trace: Some(trace), ..Refund::of(&payment, id, cause, reason, announcer.now) };
             if refund.amount < order.total && planted(Mutant::RefundWithoutCap) {
                 refund.amount = order.total;
             }

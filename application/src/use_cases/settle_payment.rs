@@ -96,7 +96,8 @@ pub(super) async fn assets_are_locked(unit: &mut dyn UnitOfWork, order: &Order) 
     if all || planted(Mutant::PaymentBeforeLocks) { Ok(()) } else { Err(UseCaseError::AssetsNotLocked) }
 }
 
-/// Settles within a unit of work; `None` if it was settled so before.
+/// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
+/// trace of the request that started the payment, whatever trace the report has.
 pub(super) async fn settle(
     unit: &mut dyn UnitOfWork,
     payment: &Payment,
@@ -105,6 +106,7 @@ pub(super) async fn settle(
     by: By<'_>,
 ) -> Result<Option<Payment>, UseCaseError> {
     let By { actor, announcer, refund } = by;
+    let announcer = &announcer.continuing(payment.trace.as_ref());
     let Some((mut settled, event)) = payment.settle(report, order, announcer.now)? else {
         return Ok(None);
     };

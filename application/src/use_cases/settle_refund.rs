@@ -53,7 +53,8 @@ pub async fn settle_refund(
     Ok(settled.1)
 }
 
-/// Settles within a unit of work; `None` if it was settled so before.
+/// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
+/// trace of the request that began the refund, whatever trace the report has.
 pub(super) async fn settle(
     unit: &mut dyn UnitOfWork,
     refund: &Refund,
@@ -62,6 +63,7 @@ pub(super) async fn settle(
     actor: OrderActor,
     announcer: &Announcer,
 ) -> Result<Option<Refund>, UseCaseError> {
+    let announcer = &announcer.continuing(refund.trace.as_ref());
     let Some((settled, event)) = refund.settle(result, order, announcer.now)? else {
         return Ok(None);
     };

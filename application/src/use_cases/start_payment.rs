@@ -40,8 +40,9 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
     let refund = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
     let now = announcer.now;
+    let trace = context.trace.clone();
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (method, announcer) = (command.method.clone(), announcer.clone());
+        let (method, announcer, trace) = (command.method.clone(), announcer.clone(), trace.clone());
         Box::pin(async move {
             let order = unit
                 .order_of_party(tenant, command.order, buyer)
@@ -74,6 +75,7 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
                 status: PaymentStatus::Processing,
                 transaction_id: None,
                 refund_due: false,
+                trace: Some(trace.clone()),
                 version: 1,
                 create_time: now,
                 update_time: now,

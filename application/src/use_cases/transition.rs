@@ -1,13 +1,16 @@
 //! One step of an order, within a unit of work: shared by the use cases, the consumers and the jobs.
 
-use handover_domain::{Order, OrderAction, OrderActor, OrderId, OrderStatus, ProductAction};
+use handover_domain::{
+    AggregateRef, AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, OrderStatus,
+    ProductAction, TenantId,
+};
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;
 use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{OutboxQueries, UnitOfWork};
-use crate::{Actor, App, CommandContext, append};
+use crate::ports::{OutboxQueries, OutboxRow, StoreError, UnitOfWork};
+use crate::{Actor, App, CommandContext, Trace, append};
 
 /// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
 /// from the `skip`th on.
@@ -44,6 +47,19 @@ pub(crate) async fn apply(
     }
     append(unit, &announcer.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)
+}
+
+/// The trace of the request that placed the order, for jobs that go on with the order by themselves; `None` if its event is
+/// not in the outbox.
+pub(crate) async fn trace_of_order(
+    unit: &mut dyn UnitOfWork,
+    tenant: TenantId,
+    order: OrderId,
+) -> Result<Option<Trace>, StoreError> {
+    let aggregate = AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get() };
+    let rows = unit.outbox_about(std::slice::from_ref(&aggregate)).await?;
+    let placed = rows.iter().find(|row| row.event_type == EventType::OrderCreated.as_str());
+    Ok(placed.map(OutboxRow::trace))
 }
 
 /// A step that a party of the order asks for, in a unit of work of its own. Strangers find no order.

@@ -44,7 +44,7 @@ impl Gateway for DayGateway {
 mod tests {
     use std::sync::Mutex;
 
-    use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
+    use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId, Trace};
 
     use super::*;
 
@@ -67,7 +67,7 @@ mod tests {
             order: OrderId::try_from(1).unwrap(),
             amount: Money::from_minor(813).unwrap(),
             currency: Currency::CNY,
-            trace_id: "trace".to_owned(),
+            trace: Trace { trace_id: "trace".to_owned(), traceparent: None },
         }
     }
 

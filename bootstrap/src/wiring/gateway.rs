@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use handover_application::ports::{Gateway, RefundRequest};
 use handover_application::use_cases::{SettleRefund, settle_refund};
-use handover_application::{Actor, App, CommandContext, Trace};
+use handover_application::{Actor, App, CommandContext};
 use handover_domain::{RefundResult, TenantId};
 use handover_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
 
@@ -70,7 +70,7 @@ impl Reports for Reported {
             actor: Actor::Gateway,
             // A gateway knows no tenants: a refund brings its own.
             tenant: TenantId::DEFAULT,
-            trace: Trace { trace_id: request.trace_id.clone(), traceparent: None },
+            trace: request.trace.clone(),
             idempotency: None,
         };
         settle_refund(&self.0, &context, SettleRefund { refund: request.refund, result }).await?;

@@ -44,6 +44,7 @@ fn a_refund_is_over_the_whole_of_its_payment_and_due_at_once() {
         attempts: 0,
         next_attempt_time: Some(placed_at()),
         last_error: None,
+        trace: payment().trace,
         version: 1,
         create_time: placed_at(),
         update_time: placed_at(),

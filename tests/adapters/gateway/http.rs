@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use handover_application::ports::{Clock, Gateway, GatewayError, RefundRequest};
-use handover_domain::{Currency, Money};
+use handover_domain::{Currency, Money, Trace};
 use handover_gateway::{Endpoint, HttpGateway, Unusable};
 use handover_memory::{ManualClock, VirtualClock};
 use serde_json::json;
@@ -17,6 +17,7 @@ use super::server::{Asked, Reply, Server};
 use crate::{PATIENCE, eventually};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// Long enough for an answer that comes at once.
 const ENOUGH: Duration = PATIENCE;
 
@@ -28,7 +29,7 @@ fn request() -> RefundRequest {
         order: 3.try_into().unwrap(),
         amount: Money::from_minor(8_850).unwrap(),
         currency: Currency::CNY,
-        trace_id: "refund-7".to_owned(),
+        trace: Trace { trace_id: "refund-7".to_owned(), traceparent: Some(TRACEPARENT.to_owned()) },
     }
 }
 
@@ -89,6 +90,7 @@ async fn a_refund_is_asked_for_with_all_its_facts_its_key_its_trace_and_a_signat
         ("idempotency-key", "refund:7"),
         ("webhook-id", "refund:7"),
         ("x-trace-id", "refund-7"),
+        ("traceparent", TRACEPARENT),
         ("content-type", "application/json"),
     ] {
         assert_eq!(asked[0].headers[name], value);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::Tasks;
 use handover_application::ports::{Gateway, RefundRequest};
-use handover_domain::{Currency, Money, RefundResult};
+use handover_domain::{Currency, Money, RefundResult, Trace};
 use handover_gateway::{Reports, SandboxGateway};
 use handover_memory::ManualClock;
 
@@ -83,7 +83,7 @@ fn request(refund: i64, payment: i64, minor: i64) -> RefundRequest {
         order: 3.try_into().unwrap(),
         amount: Money::from_minor(minor).unwrap(),
         currency: Currency::CNY,
-        trace_id: format!("refund-{refund}"),
+        trace: Trace { trace_id: format!("refund-{refund}"), traceparent: None },
     }
 }
 

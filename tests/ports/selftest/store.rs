@@ -200,6 +200,7 @@ flaws! { broken_by(Flaw) {
         "a_dropped_unit_subscribes_nobody",
         "a_dropped_unit_undoes_everything",
         "a_dropped_unit_undoes_its_changes_of_old_rows",
+        "a_history_entry_is_part_of_its_unit",
         "a_unit_cut_in_the_middle_of_a_statement_is_undone",
         "a_unit_that_is_not_committed_rings_nobody",
         "an_audit_entry_is_part_of_its_unit",
@@ -242,9 +243,23 @@ flaws! { broken_by(Flaw) {
     ]
     redrive_moves_new_rows: RedriveMovesNewRows breaks [
         "a_redrive_moves_no_row_that_is_on_its_way",
+        "redriven_rows_are_returned_as_they_stood_before",
     ]
     redrive_keeps_the_attempts: RedriveKeepsTheAttempts breaks [
         "a_redriven_row_has_all_its_attempts_again",
+    ]
+    redrive_tells_of_rows_that_did_not_move: RedriveTellsOfRowsThatDidNotMove breaks [
+        "a_redrive_moves_no_row_that_is_on_its_way",
+        "redriven_rows_are_returned_as_they_stood_before",
+    ]
+    history_comes_by_time: HistoryComesByTime breaks [
+        "history_comes_in_the_order_in_which_it_was_added",
+    ]
+    history_is_deduplicated: HistoryIsDeduplicated breaks [
+        "history_comes_in_the_order_in_which_it_was_added",
+    ]
+    history_is_written_outside_the_unit: HistoryIsWrittenOutsideTheUnit breaks [
+        "a_history_entry_is_part_of_its_unit",
     ]
     redrives_and_releases_ring_nobody: RedrivesAndReleasesRingNobody breaks [
         "a_commit_that_redrove_rows_rings_for_their_partitions",

@@ -4,7 +4,7 @@ use handover_tests::deployment::Pair;
 use serde_json::{Value, json};
 
 use super::carrier::SPY;
-use super::shop::{BUYER, SELLER, Shop};
+use super::shop::{BUYER, SELLER, Shop, whats};
 
 const TRACE: &str = "one-order_7";
 
@@ -79,7 +79,44 @@ async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
     assert_eq!(parents.iter().map(|parent| parent[3..35].to_owned()).collect::<Vec<_>>(), made);
 }
 
+/// The refund is a request of its own, after which a job asks the gateway and the gateway reports in a trace of its own.
+async fn s003_1_a_refund_is_in_the_trace_of_its_request_and_its_timeline_shows_every_send(pair: Pair) {
+    let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
+    let order = shop.paid_order().await;
+    let traced = |trace: &'static str| shop.api.clone().traced(trace);
+    let path = format!("/api/v1/orders/{order}/refunds");
+    let asked = traced("refund-request").post(BUYER, &path, json!({"reason": "too small"})).await.unwrap();
+    let refund = asked.id("refundId");
+    shop.expect_logged(&["[RefundDispatcher]", "refund-request"]).await;
+    traced("refund-report").refund_reported(refund, "SUCCESS").await.unwrap().value();
+    // The report's own trace is that of its answer.
+    shop.expect_logged(&["answered", "refund-report"]).await;
+    shop.settled().await;
+    let metadata =
+        "SELECT metadata FROM outbox_events WHERE event_type IN ('REFUND_SUCCEEDED', 'ORDER_REFUNDED')";
+    let rows = shop.rows(metadata).await;
+    let rows: Vec<Value> = rows.iter().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let parents = shop.rows("SELECT traceparent FROM refunds").await;
+    for row in &rows {
+        assert_eq!((&row["traceId"], &row["traceparent"]), (&json!("refund-request"), &json!(parents[0])));
+    }
+    let refunded = shop.event_ids(order, "ORDER_REFUNDED").await;
+    let again = json!({"eventIds": refunded, "reason": "the printer has paper again"});
+    assert_eq!(shop.operate("outbox/redrive", again).await.value()["redriven"], 1);
+    shop.settled().await;
+    let items = shop.timeline_of(order, &refunded[0]).await;
+    assert!(items.iter().all(|item| item["traceId"] == "refund-request"), "{items:?}");
+    let sent = "confirmed by the broker";
+    assert_eq!(whats(&items, "published"), [sent, "to be published once more", sent]);
+    let consumed = whats(&items, "consumed");
+    let of = |what: &str| consumed.iter().filter(|it| it.starts_with(what)).count();
+    assert_eq!((of("applied by "), of("duplicate ignored by ")), (consumed.len() / 2, consumed.len() / 2));
+    shop.sound_but_for(&[]).await;
+}
+
 super::by_turns! {
+    s003_1_a_refund_is_in_the_trace_of_its_request_and_its_timeline_shows_every_send,
     s003_1_one_trace_id_leads_from_the_request_to_every_effect,
     s003_1_a_request_without_a_trace_is_given_one_of_its_own,
 }

@@ -9,7 +9,7 @@ use handover_tests::rabbit_rigs;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use serde_json::json;
 
-use super::shop::{SOON, Shop};
+use super::shop::{SOON, Shop, whats};
 
 /// A shop that reaches RabbitMQ by this proxy, with an order that is paid.
 async fn shop_by(proxy: &Proxy, pair: Pair, settings: &[(&str, &str)]) -> Shop {
@@ -70,6 +70,19 @@ async fn s16_3_3_a_message_that_no_queue_takes_is_retried_until_its_bindings_are
     .await;
     shop.settled().await;
     assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, paid);
+    let again = json!({"eventIds": [event], "reason": "the printer has paper again"});
+    assert_eq!(shop.operate("outbox/redrive", again).await.value()["redriven"], 1);
+    shop.settled().await;
+    let order = format!("SELECT aggregate_id FROM outbox_events WHERE event_id = '{event}'");
+    let items = shop.timeline_of(shop.books.number(&order).await, &event).await;
+    let mut published = whats(&items, "published");
+    // It may have been tried more than once before its bindings were back.
+    published.dedup();
+    let (not_confirmed, sent) = ("not confirmed; to be published again", "confirmed by the broker");
+    assert_eq!(published, [not_confirmed, sent, "to be published once more", sent], "{items:?}");
+    let error = items.iter().find(|item| item["status"] == "RETRY").unwrap()["detail"].as_str().unwrap();
+    assert!(error.contains("NO_ROUTE"), "{error}");
+    assert!(whats(&items, "consumed").contains(&"duplicate ignored by fulfillment"), "{items:?}");
     shop.sound_but_for(&[]).await;
 }
 

@@ -258,10 +258,21 @@ impl Shop {
         self.api.post(OPERATOR, &format!("/api/v1/ops/{path}"), body).await.unwrap()
     }
 
+    /// What an operator sees of one event in the timeline of its order.
+    pub(crate) async fn timeline_of(&self, order: i64, event: &str) -> Vec<Value> {
+        let shown = self.api.get(OPERATOR, &format!("/api/v1/orders/{order}/timeline")).await.unwrap();
+        shown.items().iter().filter(|item| item["eventId"] == event).cloned().collect()
+    }
+
     /// The operator looks.
     pub(crate) async fn inspect(&self, path: &str) -> Answer {
         self.api.get(OPERATOR, &format!("/api/v1/ops/{path}")).await.unwrap()
     }
+}
+
+/// The items of a timeline of one kind, in words.
+pub(crate) fn whats<'a>(items: &'a [Value], kind: &str) -> Vec<&'a str> {
+    items.iter().filter(|item| item["kind"] == kind).map(|item| item["what"].as_str().unwrap()).collect()
 }
 
 /// The payload of an ORDER_PAID about an order that only the event knows.

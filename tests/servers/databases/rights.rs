@@ -65,6 +65,8 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
         "DELETE FROM audit_log",
         "UPDATE ledger_entries SET amount = 0",
         "DELETE FROM asset_operations",
+        "UPDATE outbox_history SET attempts = 0",
+        "DELETE FROM outbox_history",
         "DROP TABLE orders",
         "ALTER TABLE orders ADD COLUMN more BIGINT",
         "CREATE TABLE mine (id BIGINT)",

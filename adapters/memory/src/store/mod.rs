@@ -13,6 +13,7 @@ mod consume_log;
 mod credit;
 mod dead_letters;
 mod effects;
+mod history;
 mod leases;
 mod locks;
 mod notifications;

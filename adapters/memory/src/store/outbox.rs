@@ -1,13 +1,13 @@
 //! The outbox: what may be published, and how far each row has come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
     Blocked, Confirmed, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts, OutboxFilter,
-    OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RelayId, StoreError,
+    OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId, StoreError,
 };
 use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 
@@ -214,15 +214,26 @@ impl OutboxRepo for MemoryUnit {
         .await
     }
 
-    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn redrive(
+        &mut self,
+        rows: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
         let locks = rows.iter().map(|row| Lock::Event(row.event_id.clone())).collect();
         let moved = self
             .write(locks, |statement| {
-                let mut moved = Vec::new();
+                let mut moved = BTreeMap::new();
                 for Redrive { event_id, due } in rows {
                     let Some(row) = of_event(statement, event_id).filter(|row| !row.status.is_pending())
                     else {
                         continue;
+                    };
+                    let before = RedrivenRow {
+                        tenant: row.aggregate.tenant,
+                        event_id: row.event_id.clone(),
+                        status: row.status,
+                        retry_count: row.retry_count,
+                        sent_time: row.sent_time,
                     };
                     let again = OutboxRow {
                         status: OutboxStatus::Retry,
@@ -232,15 +243,15 @@ impl OutboxRepo for MemoryUnit {
                         update_time: now,
                         ..row.clone()
                     };
-                    moved.push(again.partition());
+                    moved.insert(event_id.clone(), (again.partition(), before));
                     statement.own.outbox.put(again);
                 }
                 Ok(moved)
             })
             .await?;
-        let count = count(moved.iter());
-        self.appended.extend(moved);
-        Ok(count)
+        let (partitions, before): (Vec<_>, Vec<_>) = moved.into_values().unzip();
+        self.appended.extend(partitions);
+        Ok(before)
     }
 
     async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    AuditEntry, Clock, CreditChange, Heartbeat, KeptRequest, ListingChange, NewShipmentTask, Notification,
-    Numbered, OutboxRow, PartitionLease,
+    AuditEntry, Clock, CreditChange, Heartbeat, HistoryEntry, KeptRequest, ListingChange, NewShipmentTask,
+    Notification, Numbered, OutboxRow, PartitionLease,
 };
 use handover_domain::{Balance, Coupon, Hold, Order, Partition, Payment, Product, Refund};
 
@@ -59,6 +59,7 @@ tables! {
     orders: Order,
     payments: Payment,
     outbox: OutboxRow,
+    history: Numbered<HistoryEntry>,
     consumptions: ConsumptionRow,
     subscriptions: SubscriptionRow,
     dead_letters: DeadLetterRow,
@@ -96,6 +97,7 @@ impl Tables {
 #[derive(Default)]
 pub(super) struct Sequences {
     pub(super) outbox: i64,
+    pub(super) history: i64,
     pub(super) consumptions: i64,
     pub(super) dead_letters: i64,
     pub(super) audit_log: i64,

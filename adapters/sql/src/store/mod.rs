@@ -8,6 +8,7 @@ mod credit;
 mod dead_letters;
 mod due;
 mod effects;
+mod history;
 mod ids;
 mod leases;
 mod notifications;

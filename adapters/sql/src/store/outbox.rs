@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
     Blocked, Confirmed, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts,
-    OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RelayId, StoreError,
+    OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId,
+    StoreError,
 };
 use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use serde_json::{Map, Value as Json};
@@ -286,7 +287,11 @@ impl OutboxRepo for Session {
         Ok(moved)
     }
 
-    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn redrive(
+        &mut self,
+        rows: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
         self.redrive_rows(rows, now).await
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, StoreError};
+use handover_application::ports::{
+    Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError,
+};
 use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 
 use super::due::{EARLIER, LATER, SAME, unordered};
@@ -182,7 +184,7 @@ impl Session {
         &mut self,
         rows: &[Redrive],
         now: DateTime<Utc>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
         // The first of two wishes for one event holds: after it the row is pending.
         let mut due: BTreeMap<&EventId, DateTime<Utc>> = BTreeMap::new();
         for row in rows {
@@ -190,9 +192,9 @@ impl Session {
         }
         let due: Vec<_> = due.into_iter().collect();
         let by_event = self.dialect.index("uk_event_id");
-        let mut moved = 0;
+        let mut moved = Vec::new();
         for due in due.chunks(REDRIVEN_ROWS) {
-            let partitions = self.settled_partitions(due.iter().map(|(event, _)| *event)).await?;
+            let settled = self.settled_rows(due.iter().map(|(event, _)| *event)).await?;
             let due = padded(due);
             let case = format!("CASE event_id {}END", "WHEN ? THEN ? ".repeat(due.len()));
             let sql = format!(
@@ -205,20 +207,26 @@ impl Session {
             let mut values: Vec<Value> = due.iter().flat_map(|(event, due)| values![*event, *due]).collect();
             values.push(now.into());
             values.extend(due.iter().map(|(event, _)| Value::from(*event)));
-            moved += self.execute(&sql, values).await?;
-            self.appended(partitions.into_iter());
+            self.execute(&sql, values).await?;
+            for (partition, row) in settled {
+                self.appended(std::iter::once(partition));
+                moved.push(row);
+            }
         }
+        moved.sort_by(|left, right| left.event_id.cmp(&right.event_id));
         Ok(moved)
     }
 
-    /// Locks those of the events that are `SENT` or `FAILED`; tells by which partitions they are published.
-    async fn settled_partitions(
+    /// Locks those of the events that are `SENT` or `FAILED` and reads them, each with the partition by which it is
+    /// published.
+    async fn settled_rows(
         &mut self,
         events: impl Iterator<Item = &EventId>,
-    ) -> Result<Vec<Partition>, StoreError> {
+    ) -> Result<Vec<(Partition, RedrivenRow)>, StoreError> {
         let events = padded(&events.collect::<Vec<_>>());
         let sql = format!(
-            "SELECT o.id, o.tenant_id, o.aggregate_type, o.aggregate_id FROM outbox_events o {by_event} \
+            "SELECT o.id, o.event_id, o.tenant_id, o.aggregate_type, o.aggregate_id, o.status, o.retry_count, \
+             o.sent_time FROM outbox_events o {by_event} \
              WHERE o.event_id IN ({}) AND {status} IN ('SENT', 'FAILED') {}",
             marks(events.len()),
             self.dialect.for_update(),
@@ -226,11 +234,19 @@ impl Session {
             by_event = self.dialect.index("uk_event_id"),
         );
         let rows = self.fetch(&sql, events.into_iter().map(Value::from).collect()).await?;
-        let partition = |row: &Row| {
-            let aggregate = row.of("outbox_events", "id").aggregate()?;
-            Ok(Partition::of(aggregate.tenant, aggregate.id))
+        let settled = |row: &Row| {
+            let row = row.of("outbox_events", "id");
+            let aggregate = row.aggregate()?;
+            let before = RedrivenRow {
+                tenant: aggregate.tenant,
+                event_id: row.named("event_id")?,
+                status: row.named("status")?,
+                retry_count: row.count("retry_count")?,
+                sent_time: row.opt_time("sent_time")?,
+            };
+            Ok((Partition::of(aggregate.tenant, aggregate.id), before))
         };
-        rows.iter().map(partition).collect()
+        rows.iter().map(settled).collect()
     }
 
     pub(super) async fn release_rows(

@@ -7,10 +7,10 @@ use handover_domain::{Currency, OrderId, Payment, PaymentId, TenantId};
 use super::changed;
 use crate::row::Row;
 use crate::session::Session;
-use crate::value::values;
+use crate::value::{trace, values};
 
 const COLUMNS: &str = "id, tenant_id, order_id, amount_minor, currency, payment_method, status, transaction_id, \
-                       refund_due, version, create_time, update_time";
+                       refund_due, trace_id, traceparent, version, create_time, update_time";
 
 fn payment(row: &Row) -> Result<Payment, StoreError> {
     let row = row.of("payments", "id");
@@ -28,6 +28,7 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
         status: row.named("status")?,
         transaction_id: row.opt_string("transaction_id")?,
         refund_due: row.flag("refund_due")?,
+        trace: row.trace()?,
         version: row.int("version")?,
         create_time: row.time("create_time")?,
         update_time: row.time("update_time")?,
@@ -66,6 +67,7 @@ impl PaymentQueries for Session {
 #[async_trait]
 impl PaymentRepo for Session {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        let [trace_id, traceparent] = trace(&payment.trace);
         let values = values![
             payment.id.get(),
             payment.tenant.get(),
@@ -76,6 +78,8 @@ impl PaymentRepo for Session {
             payment.status.as_str(),
             &payment.transaction_id,
             payment.refund_due,
+            trace_id,
+            traceparent,
             payment.version,
             payment.create_time,
             payment.update_time,
@@ -86,8 +90,9 @@ impl PaymentRepo for Session {
 
     async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError> {
         let sql = "UPDATE payments SET order_id = ?, amount_minor = ?, currency = ?, payment_method = ?, status = ?, \
-                   transaction_id = ?, refund_due = ?, version = ?, create_time = ?, update_time = ? \
+                   transaction_id = ?, refund_due = ?, trace_id = ?, traceparent = ?, version = ?, create_time = ?, update_time = ? \
                    WHERE id = ? AND tenant_id = ? AND version = ?";
+        let [trace_id, traceparent] = trace(&after.trace);
         let values = values![
             after.order.get(),
             after.amount,
@@ -96,6 +101,8 @@ impl PaymentRepo for Session {
             after.status.as_str(),
             &after.transaction_id,
             after.refund_due,
+            trace_id,
+            traceparent,
             after.version,
             after.create_time,
             after.update_time,

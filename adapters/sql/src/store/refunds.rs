@@ -9,10 +9,10 @@ use super::{changed, limit};
 use crate::dialect::Dialect;
 use crate::row::Row;
 use crate::session::Session;
-use crate::value::{Value, values};
+use crate::value::{Value, trace, values};
 
 const COLUMNS: &str = "id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status, attempts, \
-                       next_attempt_time, last_error, version, create_time, update_time";
+                       next_attempt_time, last_error, trace_id, traceparent, version, create_time, update_time";
 
 fn refund(row: &Row) -> Result<Refund, StoreError> {
     let row = row.of("refunds", "id");
@@ -33,6 +33,7 @@ fn refund(row: &Row) -> Result<Refund, StoreError> {
         attempts: row.count("attempts")?,
         next_attempt_time: row.opt_time("next_attempt_time")?,
         last_error: row.opt_string("last_error")?,
+        trace: row.trace()?,
         version: row.int("version")?,
         create_time: row.time("create_time")?,
         update_time: row.time("update_time")?,
@@ -70,6 +71,7 @@ impl RefundQueries for Session {
 #[async_trait]
 impl RefundRepo for Session {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
+        let [trace_id, traceparent] = trace(&refund.trace);
         let values = values![
             refund.id.get(),
             refund.tenant.get(),
@@ -83,6 +85,8 @@ impl RefundRepo for Session {
             refund.attempts,
             refund.next_attempt_time,
             &refund.last_error,
+            trace_id,
+            traceparent,
             refund.version,
             refund.create_time,
             refund.update_time,
@@ -93,8 +97,9 @@ impl RefundRepo for Session {
 
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError> {
         let sql = "UPDATE refunds SET order_id = ?, payment_id = ?, amount_minor = ?, currency = ?, cause = ?, \
-                   reason = ?, status = ?, attempts = ?, next_attempt_time = ?, last_error = ?, version = ?, \
+                   reason = ?, status = ?, attempts = ?, next_attempt_time = ?, last_error = ?, trace_id = ?, traceparent = ?, version = ?, \
                    create_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
+        let [trace_id, traceparent] = trace(&after.trace);
         let values = values![
             after.order.get(),
             after.payment.get(),
@@ -106,6 +111,8 @@ impl RefundRepo for Session {
             after.attempts,
             after.next_attempt_time,
             &after.last_error,
+            trace_id,
+            traceparent,
             after.version,
             after.create_time,
             after.update_time,

@@ -12,7 +12,7 @@ use crate::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError, u
 use crate::mutants::{Mutant, planted};
 use crate::ports::UnitOfWork;
 use crate::use_cases::{UseCaseError, transition};
-use crate::{Actor, App, CommandContext, Trace};
+use crate::{Actor, App, CommandContext};
 
 /// Holds, commits, releases and gives back one kind of asset, and earns points. The natural key of each effect is that of
 /// its operation (004), so a second event of the same fact has none.
@@ -214,7 +214,7 @@ impl AssetKeeper {
         let context = CommandContext {
             actor: Actor::System(self.name()),
             tenant: order.tenant,
-            trace: Trace::of_event(&asked.event.row),
+            trace: asked.event.row.trace(),
             idempotency: None,
         };
         let announcer = self.app.announcer(&context, 1);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_domain::{EventBody, EventType};
 
+use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
 use crate::ports::UnitOfWork;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
-use crate::{App, Trace};
 
 /// Closes overdue orders.
 ///
@@ -48,7 +48,7 @@ impl Handler for TimeoutCloser {
                 self.name(),
                 event.row.aggregate.tenant,
                 timeout.order.order_id,
-                Trace::of_event(&event.row),
+                event.row.trace(),
             );
             let closed = command.run(unit).await.map_err(|error| match error {
                 UseCaseError::Store(error) => HandlerError::Store(error),

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::{Action, Named, Reason, asked, count, done_before, events_of, only};
+use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::use_cases::UseCaseError;
@@ -253,7 +254,8 @@ async fn move_on(
             let still: BTreeSet<&EventId> =
                 rows.iter().filter(|row| wanted.is(row.status)).map(|row| &row.event_id).collect();
             let due: Vec<Redrive> = due.iter().filter(|it| still.contains(&it.event_id)).cloned().collect();
-            let changed = unit.redrive(&due, entry.at).await?;
+            let by = RedrivenBy { actor: &entry.actor, reason: entry.reason.as_deref() };
+            let changed = history::redrive(unit, &due, by, entry.at).await?;
             if !planted(Mutant::AuditForgotten) {
                 unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
             }

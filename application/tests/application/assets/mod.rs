@@ -10,3 +10,4 @@ mod reaping;
 pub(crate) mod reconciling;
 mod refunds;
 mod repairing;
+mod traces;

@@ -4,6 +4,7 @@ mod attempts;
 mod carriers;
 mod clock_steps;
 mod crashes;
+mod duplicates;
 mod extensions;
 mod facts;
 mod late;

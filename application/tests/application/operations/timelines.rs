@@ -2,9 +2,10 @@
 
 use handover_application::ports::*;
 use handover_application::runtime::{self, Roles};
+use handover_application::topology::Topology;
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
-use handover_application::{MASK, Settings};
+use handover_application::{MASK, RelaySettings, Settings};
 use handover_domain::*;
 
 use super::operators::*;
@@ -124,6 +125,86 @@ async fn a_timeline_is_for_the_parties_the_tenants_operators_and_the_platform() 
     is_missing(&timeline(app, &operator(), Some(tenant(2)), order).await);
     is_missing(&timeline(app, &platform(), None, 404.try_into().unwrap()).await);
     assert!(timeline(app, &platform(), Some(TENANT), order).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_shown_in_order() {
+    let (world, process) = running().await;
+    let app = &process.app;
+    let order = process.paid().await.id;
+    pass(secs(1)).await;
+    world.unbind_changed();
+    ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
+    pass(secs(1)).await;
+    world.broker.declare(&Topology::standard(world.pending_timeout)).await.unwrap();
+    pass(secs(10)).await;
+    let rows = world.rows().await;
+    let shipped = rows.iter().find(|row| row.event_type == "ORDER_STATUS_CHANGED").unwrap();
+    let id = shipped.event_id.as_str();
+    let redrive = |reason| RedriveEvents {
+        rows: Rows::Events(ids(&[id])),
+        dry_run: false,
+        pace: Pace::default(),
+        reason,
+    };
+    for reason in [Some(reason()), None] {
+        redrive_events(app, &operator(), redrive(reason)).await.unwrap();
+        pass(secs(1)).await;
+    }
+    let way = async |context, kind| {
+        let shown = timeline(app, &context, None, order).await.unwrap();
+        assert!(shown.items.is_sorted_by_key(|item| item.at));
+        let of_event = shown.items.into_iter().filter(|it| it.event_id.as_ref() == Some(&shipped.event_id));
+        let lines = of_event.filter(|item| item.kind == kind);
+        lines.map(|item| (item.what, item.status.unwrap(), item.attempts, item.detail)).collect::<Vec<_>>()
+    };
+    let line = |what: &str, status, attempts, detail: Option<&str>| {
+        (what.to_owned(), status, Some(attempts), detail.map(str::to_owned))
+    };
+    let error = "消息发送失败: returned: 312 NO_ROUTE";
+    let expected = [
+        line("not confirmed; to be published again", "RETRY", 1, Some(error)),
+        line("confirmed by the broker", "SENT", 2, None),
+        line("to be published once more", "RETRY", 0, Some("user:9: the printer has paper again")),
+        line("confirmed by the broker", "SENT", 1, None),
+        line("to be published once more", "RETRY", 0, Some("user:9")),
+        line("confirmed by the broker", "SENT", 1, None),
+    ];
+    assert_eq!(way(operator(), TimelineKind::Published).await, expected);
+    let silent = expected.map(|(what, status, attempts, _)| (what, status, attempts, None));
+    assert_eq!(way(by(BUYER), TimelineKind::Published).await, silent, "errors and names are for operators");
+    let consumed = way(by(BUYER), TimelineKind::Consumed).await;
+    for consumer in ["status-sync", "buyer-credit"] {
+        let of = |what: &str| consumed.iter().filter(|(it, ..)| *it == format!("{what} {consumer}")).count();
+        assert_eq!((of("applied by"), of("duplicate ignored by")), (1, 2), "{consumed:?}");
+    }
+    let firsts = consumed.iter().take_while(|(what, ..)| what.starts_with("applied by")).count();
+    assert_eq!(consumed.len(), firsts * 3, "what is ignored comes after what was applied: {consumed:?}");
+    process.app.tx.tasks.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_and_redriven_shows_both() {
+    let world = World::new().await;
+    let process = world.process();
+    world.unbind_changed();
+    process.start_relay("relay", RelaySettings::default());
+    let order = process.paid().await.id;
+    ship_order(&process.app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap())
+        .await
+        .unwrap();
+    pass(secs(200)).await;
+    let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
+    let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
+    let redrive = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
+    assert_eq!(redrive_events(&process.app, &operator(), redrive).await.unwrap().redriven, 1);
+    pass(secs(1)).await;
+    let shown = timeline(&process.app, &by(BUYER), None, order).await.unwrap();
+    let mut published = whats(&shown, TimelineKind::Published);
+    published.retain(|what| *what != "confirmed by the broker");
+    let (again, given_up) =
+        ("not confirmed; to be published again", "given up before the broker confirmed it");
+    assert_eq!(published, [again, again, again, given_up, "to be published once more", again]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,11 +2,11 @@
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::{AggregateRef, OutboxStatus, RetryPolicy};
+use handover_domain::{AggregateRef, HistoryKind, OutboxStatus, RetryPolicy};
 
 use super::carrier::{Fate, carrier_by_id, willing};
 use super::relay_on;
-use crate::support::{TENANT, eventually, millis, pass, sample, secs};
+use crate::support::{CommitFault, TENANT, World, event_id, eventually, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_confirmed_event_becomes_sent_with_the_time_of_its_confirm() {
@@ -53,6 +53,32 @@ async fn a_returned_event_is_tried_after_5_s_30_s_and_2_min_and_its_fourth_failu
 #[tokio::test(start_paused = true)]
 async fn a_nacked_event_is_tried_after_5_s_30_s_and_2_min_and_its_fourth_failure_is_final() {
     fails_by_the_schedule(Fate::Nack, "消息发送失败: refused: the disk is full").await;
+}
+
+/// Kinds, attempts and errors of the history of an event.
+async fn history(world: &World, id: &str) -> Vec<(HistoryKind, u32, Option<String>)> {
+    let history = world.view().await.history_of(&[event_id(id)]).await.unwrap();
+    assert!(history.iter().all(|entry| (entry.tenant, &entry.consumer) == (TENANT, &None)), "{history:?}");
+    assert!(history.is_sorted_by_key(|entry| entry.at), "{history:?}");
+    history.into_iter().map(|entry| (entry.kind, entry.attempts, entry.detail)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failed_attempt_is_in_the_history_of_its_row_once() {
+    use HistoryKind::{Failed, Retry};
+    let (broker, _) = carrier_by_id(|id| if id == "e-1" { Fate::Return } else { Fate::Confirm });
+    let (world, process) = relay_on(broker, RelaySettings::default()).await;
+    let event = |id: &str, order| world.event(id, 1, &sample::paid(order));
+    process.commit(vec![event("e-1", 7), event("e-2", 8)]).await;
+    pass(secs(3)).await;
+    // From now on the first answer to each commit is lost, also to those of the other settlements.
+    process.faults.next_commits([CommitFault::AnswerLost, CommitFault::None].repeat(200));
+    pass(secs(200)).await;
+    let error = Some("消息发送失败: returned: NO_ROUTE".to_owned());
+    let expected = [(Retry, 1), (Retry, 2), (Retry, 3), (Failed, 4)];
+    let expected = expected.map(|(kind, attempts)| (kind, attempts, error.clone()));
+    assert_eq!(history(&world, "e-1").await, expected);
+    assert_eq!(history(&world, "e-2").await, [], "a row that is confirmed at once has none");
 }
 
 #[tokio::test(start_paused = true)]

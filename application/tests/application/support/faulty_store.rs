@@ -187,8 +187,14 @@ passes_on!(OutboxRepo {
     fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet;
     fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64;
     fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64;
-    fn redrive(rows: &[Redrive], now: DateTime<Utc>) -> u64;
+    fn redrive(rows: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>;
     fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64;
+});
+passes_on!(HistoryQueries {
+    fn history_of(events: &[EventId]) -> Vec<HistoryEntry>;
+});
+passes_on!(HistoryRepo {
+    fn add_history(entries: &[HistoryEntry]) -> ();
 });
 passes_on!(ConsumeQueries {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
     AskedAssets, CancelReason, Coupon, CouponStatus, Currency, EventBody, IdError, MAX_ID, Money, NewOrder,
     Order, OrderRefusal, OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus,
-    Shipment, Title,
+    Shipment, Title, Trace,
 };
 use proptest::prelude::*;
 
@@ -77,6 +77,11 @@ pub(crate) fn order(status: OrderStatus) -> Order {
     Order { status, version, pay_time, shipment, cancel_reason, payable: money("80.25"), ..order }
 }
 
+/// The trace of the request that started the payment.
+pub(crate) fn trace() -> Trace {
+    Trace { trace_id: "pay-1".into(), traceparent: Some(format!("00-{:032x}-{:016x}-01", 7, 3)) }
+}
+
 /// The payment of an order, not settled yet.
 pub(crate) fn payment() -> Payment {
     Payment {
@@ -89,6 +94,7 @@ pub(crate) fn payment() -> Payment {
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,
+        trace: Some(trace()),
         version: 1,
         create_time: at("2026-02-04T10:30:30Z"),
         update_time: at("2026-02-04T10:30:30Z"),

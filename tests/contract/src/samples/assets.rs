@@ -6,7 +6,7 @@ use handover_domain::{
     TenantId,
 };
 
-use super::{event_id, later, money, order_id, payment_id, start, user};
+use super::{event_id, later, money, order_id, payment_id, start, trace, user};
 
 /// A coupon id.
 pub fn coupon_id(number: i64) -> CouponId {
@@ -138,6 +138,7 @@ pub fn refund(id: i64, payment: i64) -> Refund {
         attempts: 0,
         next_attempt_time: Some(start()),
         last_error: None,
+        trace: Some(trace()),
         version: 1,
         create_time: start(),
         update_time: start(),

@@ -10,13 +10,14 @@ pub use requests::*;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, CreditChange, DeadLetter, DeadLetterStatus,
-    Decision, EventMetadata, Expected, FailedPublish, ListingChange, ListingChangeKind, Message, NewEvent,
-    NewShipmentTask, Notification, OrderSide, Outgoing, PublishOutcome, Redrive, RelayId, Route,
+    Decision, EventMetadata, Expected, FailedPublish, HistoryEntry, ListingChange, ListingChangeKind,
+    Message, NewEvent, NewShipmentTask, Notification, OrderSide, Outgoing, PublishOutcome, Redrive, RelayId,
+    Route,
 };
 use handover_domain::{
     AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
-    Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment, PaymentId,
-    PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, UserId,
+    HistoryKind, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment,
+    PaymentId, PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, Trace, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.
@@ -137,6 +138,12 @@ pub fn order_moved_to(order: &Order, status: OrderStatus, at: DateTime<Utc>) -> 
     }
 }
 
+/// The trace of a request.
+pub fn trace() -> Trace {
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Trace { trace_id: "trace-1".into(), traceparent: Some(traceparent.into()) }
+}
+
 /// A payment of tenant 1 in `PROCESSING`.
 pub fn payment(id: i64, order: i64) -> Payment {
     Payment {
@@ -149,6 +156,7 @@ pub fn payment(id: i64, order: i64) -> Payment {
         status: PaymentStatus::Processing,
         transaction_id: None,
         refund_due: false,
+        trace: Some(trace()),
         version: 1,
         create_time: start(),
         update_time: start(),
@@ -229,6 +237,19 @@ pub fn to_failed(id: &str) -> FailedPublish {
 /// A row that is to be published again then.
 pub fn redrive(id: &str, due: DateTime<Utc>) -> Redrive {
     Redrive { event_id: event_id(id), due }
+}
+
+/// An entry of the history of an event of tenant 1: its first attempt was not confirmed.
+pub fn history_entry(id: &str) -> HistoryEntry {
+    HistoryEntry {
+        tenant: TenantId::DEFAULT,
+        event_id: event_id(id),
+        kind: HistoryKind::Retry,
+        consumer: None,
+        attempts: 1,
+        detail: Some("消息发送失败: no queue takes it".into()),
+        at: start(),
+    }
 }
 
 /// A row of the consume log about this event: the first, applied at once.

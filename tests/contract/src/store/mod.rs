@@ -21,6 +21,7 @@ pub mod dead_letters;
 pub mod deciding;
 pub mod effects;
 pub mod failing;
+pub mod history;
 pub mod holds;
 pub mod ids;
 pub mod leases;
@@ -317,6 +318,13 @@ super::rules::rules! { store_rules: store, StoreRig;
         a_redriven_row_is_due_at_its_time_and_not_before,
         a_redriven_row_can_be_settled_again,
         a_great_many_rows_are_redriven_each_for_its_time,
+        redriven_rows_are_returned_as_they_stood_before,
+    ]
+    history: [
+        a_history_entry_is_read_back_as_it_was_written,
+        history_comes_in_the_order_in_which_it_was_added,
+        a_great_many_history_entries_come_whole,
+        a_history_entry_is_part_of_its_unit,
     ]
     settling: [
         a_confirmed_row_is_sent_and_knows_when,

@@ -17,12 +17,13 @@ pub async fn of_units_that_redrive_one_row_exactly_one_does(rig: &dyn StoreRig) 
     let outcomes = race(rig, |unit, n| {
         Box::pin(async move {
             let due = later(n as i64 + 1);
-            unit.redrive(&[redrive("e", due)], due).await
+            unit.redrive(&[redrive("e", due)], due).await.map(|moved| moved.len())
         })
     })
     .await;
-    let moved: Vec<u64> = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
-    assert_eq!(moved.iter().sum::<u64>(), 1, "{moved:?}");
+    let moved: Vec<usize> =
+        outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
+    assert_eq!(moved.iter().sum::<usize>(), 1, "{moved:?}");
     let winner = moved.iter().position(|moved| *moved == 1).unwrap();
     let row = view(rig).await.outbox_by_event(&[event_id("e")]).await.unwrap().remove(0);
     assert_eq!(row.next_retry_time, Some(later(winner as i64 + 1)));

@@ -1,6 +1,6 @@
 //! Payments.
 
-use handover_domain::{MAX_ID, Money, Order, Payment, PaymentStatus, TenantId};
+use handover_domain::{MAX_ID, Money, Order, Payment, PaymentStatus, TenantId, Trace};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, order, order_id, payment, payment_id, settled, tenant};
@@ -28,8 +28,12 @@ pub async fn a_payment_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let greatest = Payment { amount: Money::from_minor(MAX_ID).unwrap(), ..payment(MAX_ID, MAX_ID) };
     let awkward = Payment { method: AWKWARD.into(), amount: Money::ZERO, ..payment(2, 2) };
     let plain = payment(1, 1);
-    add(rig, &[greatest.clone(), awkward.clone(), plain.clone()]).await;
-    for written in [greatest, awkward, plain] {
+    let untraced = Payment { trace: None, ..payment(4, 4) };
+    let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
+    let traced = Payment { trace: Some(longest), ..payment(5, 5) };
+    let all = [greatest, awkward, plain, untraced, traced];
+    add(rig, &all).await;
+    for written in all {
         assert_eq!(stored(rig, written.id.get()).await, Some(written));
     }
     assert_eq!(stored(rig, 3).await, None);

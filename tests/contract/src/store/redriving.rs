@@ -1,15 +1,15 @@
 //! Rows that a person wants published again.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{OnFailed, OutboxRow, Redrive};
-use handover_domain::{OutboxStatus, PartitionSet};
+use handover_application::ports::{OnFailed, OutboxRow, Redrive, RedrivenRow};
+use handover_domain::{OutboxStatus, PartitionSet, TenantId};
 
 use super::outbox::{append, as_new, row};
 use super::{StoreRig, in_unit, view};
 use crate::samples::{aggregate, confirmed, event, event_id, later, redrive, start, to_failed, to_retry};
 
 async fn redriven(rig: &dyn StoreRig, rows: &[Redrive], now: DateTime<Utc>) -> u64 {
-    in_unit!(rig, |unit| unit.redrive(rows, now).await.expect("rows are redriven"))
+    in_unit!(rig, |unit| unit.redrive(rows, now).await.expect("rows are redriven").len() as u64)
 }
 
 async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec<String> {
@@ -65,6 +65,28 @@ pub async fn a_redrive_moves_no_row_that_is_on_its_way(rig: &dyn StoreRig) {
     assert_eq!(redriven(rig, &[], later(10)).await, 0);
 }
 
+/// A redrive returns each row that moved once, as it stood before, in order of event ids, and no other.
+pub async fn redriven_rows_are_returned_as_they_stood_before(rig: &dyn StoreRig) {
+    one_sent_and_one_failed(rig).await;
+    append(rig, &[event("new", 9, 1)]).await;
+    let all = ["sent", "new", "failed", "missing", "sent"].map(|id| redrive(id, later(60)));
+    let moved = in_unit!(rig, |unit| unit.redrive(&all, later(9)).await.unwrap());
+    let row = |id, status, retry_count, sent_time| RedrivenRow {
+        tenant: TenantId::DEFAULT,
+        event_id: event_id(id),
+        status,
+        retry_count,
+        sent_time,
+    };
+    let sent = row("sent", OutboxStatus::Sent, 1, Some(later(2)));
+    assert_eq!(moved, [row("failed", OutboxStatus::Failed, 4, None), sent]);
+    // One that was sent before, and then given up, still knows when it was sent.
+    in_unit!(rig, |unit| unit.mark_failed(&[to_failed("sent")], later(70)).await.unwrap());
+    let moved = in_unit!(rig, |unit| unit.redrive(&all[..1], later(80)).await.unwrap());
+    assert_eq!(moved, [row("sent", OutboxStatus::Failed, 4, Some(later(2)))]);
+    assert_eq!(in_unit!(rig, |unit| unit.redrive(&all, later(90)).await.unwrap()), []);
+}
+
 /// A redriven row is due at its time and not before. Until then later ones of its aggregate wait behind one that was
 /// given up, and not behind one that was confirmed: whoever takes it could have it already.
 pub async fn a_redriven_row_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
@@ -103,7 +125,7 @@ pub async fn a_great_many_rows_are_redriven_each_for_its_time(rig: &dyn StoreRig
         unit.mark_sent(&proofs.iter().collect::<Vec<_>>(), start()).await.unwrap();
         let rows: Vec<_> =
             ids.iter().enumerate().map(|(n, id)| redrive(id, later(1_000 - n as i64))).collect();
-        assert_eq!(unit.redrive(&rows, later(1)).await.unwrap(), 300);
+        assert_eq!(unit.redrive(&rows, later(1)).await.unwrap().len(), 300);
     });
     let wanted: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
     for seen in view(rig).await.outbox_by_event(&wanted).await.unwrap() {

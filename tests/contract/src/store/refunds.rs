@@ -1,7 +1,7 @@
 //! Refunds.
 
 use chrono::TimeDelta;
-use handover_domain::{Currency, MAX_ID, Money, Refund, RefundCause, RefundStatus, TenantId};
+use handover_domain::{Currency, MAX_ID, Money, Refund, RefundCause, RefundStatus, TenantId, Trace};
 
 use super::races::{one_changed, one_succeeded, race};
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};
@@ -45,6 +45,9 @@ pub async fn a_refund_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     written.push(Refund { amount: Money::ZERO, order: order_id(MAX_ID), ..refund(1, 1) });
     written.push(Refund { next_attempt_time: Some(later(7) + micro), ..refund(1, 1) });
     written.push(Refund { create_time: later(1) + micro, update_time: later(2) - micro, ..refund(1, 1) });
+    written.push(Refund { trace: None, ..refund(1, 1) });
+    let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
+    written.push(Refund { trace: Some(longest), ..refund(1, 1) });
     for (n, written) in written.into_iter().enumerate() {
         let number = n as i64 + 1;
         let Refund { id, payment, .. } = refund(number, number);

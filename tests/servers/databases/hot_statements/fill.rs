@@ -16,6 +16,7 @@ pub(super) const LIVE: i64 = 9_000_001;
 
 const TABLES: &[&str] = &[
     "outbox_events",
+    "outbox_history",
     "event_consume_log",
     "dead_letters",
     "orders",
@@ -67,6 +68,10 @@ pub(super) async fn settled(database: &TestDatabase, from: u32, to: u32) {
             "outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, create_time, \
              update_time, sent_time)",
             format!("CONCAT('sent-', seq), 'ORDER_PAID', 'Order', seq, '{{}}', 'SENT', {day}, {day}, {day}"),
+        ),
+        (
+            "outbox_history (tenant_id, event_id, kind, consumer, attempts, create_time)",
+            format!("1, CONCAT('sent-', seq), 'DUPLICATE', '{CONSUMER}', 0, {day}"),
         ),
         (
             "event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms, payload_hash, \

@@ -82,6 +82,10 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
             let events: Vec<_> = events.into_iter().map(event_id).collect();
             told(view.consumed_of(&events).await.map(|rows| rows.into_iter().map(shown).collect::<Vec<_>>()))
         }
+        Query::HistoryOf(events) => {
+            let events: Vec<_> = events.into_iter().map(event_id).collect();
+            told(view.history_of(&events).await)
+        }
         Query::ConsumeCounts(t) => told(view.consume_counts(t.map(tenant)).await),
         Query::Consumption(consumer, event) => {
             told(view.consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)))

@@ -1,8 +1,8 @@
 //! Writes as they are asked of a unit of work.
 
 use handover_application::ports::{
-    AuditEntry, Consumption, CreditChange, DeadLetter, Decision, FailedPublish, ListingChange, NewEvent,
-    NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, UnitOfWork,
+    AuditEntry, Consumption, CreditChange, DeadLetter, Decision, FailedPublish, HistoryEntry, ListingChange,
+    NewEvent, NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, UnitOfWork,
 };
 use handover_contract::samples::{
     self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, user,
@@ -90,6 +90,12 @@ pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
         Op::Redrive { events, at } => {
             let rows: Vec<_> = events.iter().map(|(id, due)| samples::redrive(id, moment(*due))).collect();
             told(unit.redrive(&rows, moment(at)).await)
+        }
+        Op::AddHistory(entries) => {
+            let entry =
+                |(id, at): &(&str, Small)| HistoryEntry { at: moment(*at), ..samples::history_entry(id) };
+            let entries: Vec<HistoryEntry> = entries.iter().map(entry).collect();
+            told(unit.add_history(&entries).await)
         }
         Op::Release { tenant, kind, aggregate, at } => {
             told(unit.release(&aggregate_of(tenant, kind, aggregate), moment(at)).await)

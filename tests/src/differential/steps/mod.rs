@@ -108,6 +108,7 @@ pub(crate) enum Op {
         events: Vec<(&'static str, Small)>,
         at: Small,
     },
+    AddHistory(Vec<(&'static str, Small)>),
     Release {
         tenant: Small,
         kind: &'static str,
@@ -236,6 +237,7 @@ pub(crate) enum Query {
         limit: u32,
     },
     ConsumedOf(Vec<&'static str>),
+    HistoryOf(Vec<&'static str>),
     ConsumeCounts(Option<Small>),
     Unapplied {
         consumer: &'static str,

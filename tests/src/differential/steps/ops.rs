@@ -56,6 +56,7 @@ fn row() -> impl Strategy<Value = Row> {
 fn operating() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (vec((one_of(&EVENTS), at()), 0..=3), at()).prop_map(|(events, at)| Op::Redrive { events, at }),
+        1 => vec((one_of(&EVENTS), at()), 0..=3).prop_map(Op::AddHistory),
         2 => (tenant(), kind(), small(), at())
             .prop_map(|(tenant, kind, aggregate, at)| Op::Release { tenant, kind, aggregate, at }),
         4 => (tenant(), one_of(&QUEUES), one_of(&KEYS), at())

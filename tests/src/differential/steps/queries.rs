@@ -71,6 +71,7 @@ pub(super) fn consume_query() -> impl Strategy<Value = Query> {
                 limit
             }),
         vec(one_of(&EVENTS), 0..=3).prop_map(Query::ConsumedOf),
+        vec(one_of(&EVENTS), 0..=3).prop_map(Query::HistoryOf),
         some(tenant()).prop_map(Query::ConsumeCounts),
     ]
 }
@@ -156,6 +157,7 @@ pub(crate) fn everything() -> Vec<Query> {
         let (event, consumer, status) = (None, None, None);
         all.push(Query::Consumed { tenant, event, consumer, status, skip: 0, limit: 100 });
     }
+    all.push(Query::HistoryOf(EVENTS.to_vec()));
     all.extend([Query::ConsumedOf(EVENTS.to_vec()), Query::DeadLettersOf(KEYS.to_vec())]);
     all.push(Query::About(aggregates()));
     for tenant in [1, 2] {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use handover_application::ports::*;
-use handover_domain::TenantId;
+use handover_domain::{EventId, TenantId};
 
 use super::{Flaw, Flawed, Unit};
 
@@ -71,6 +71,37 @@ writes! {
             decision.note = Some(decision.note.unwrap_or_default());
         }
         self.inner().decide(&decision).await
+    }
+}
+
+reads! {
+    HistoryQueries {}
+
+    async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut found = self.inner().history_of(events).await?;
+        if self.has(Flaw::HistoryComesByTime) {
+            found.sort_by_key(|entry| entry.at);
+        }
+        Ok(found)
+    }
+}
+
+writes! {
+    HistoryRepo {}
+
+    async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
+        if self.has(Flaw::HistoryIsDeduplicated) {
+            let events: Vec<EventId> = entries.iter().map(|entry| entry.event_id.clone()).collect();
+            let there = self.inner().history_of(&events).await?;
+            let new: Vec<HistoryEntry> = entries.iter().filter(|it| !there.contains(it)).cloned().collect();
+            return self.inner().add_history(&new).await;
+        }
+        if !self.has(Flaw::HistoryIsWrittenOutsideTheUnit) {
+            return self.inner().add_history(entries).await;
+        }
+        let mut own = self.shared.inner.begin().await?;
+        own.add_history(entries).await?;
+        own.commit().await
     }
 }
 

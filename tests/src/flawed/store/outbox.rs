@@ -186,7 +186,7 @@ writes! {
         self.inner().mark_sent(confirmed, now).await
     }
 
-    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<Vec<RedrivenRow>, StoreError> {
         let events: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
         let before = self.inner().outbox_by_event(&events).await?;
         let mut moved = self.inner().redrive(rows, now).await?;
@@ -199,9 +199,20 @@ writes! {
                 next_retry_time: Some(*due),
                 error: row.last_error.clone().unwrap_or_default(),
             };
+            let told = RedrivenRow {
+                tenant: row.aggregate.tenant,
+                event_id: row.event_id.clone(),
+                status: row.status,
+                retry_count: row.retry_count,
+                sent_time: row.sent_time,
+            };
             if self.has(Flaw::RedriveMovesNewRows) && row.status == OutboxStatus::New {
-                moved += self.inner().mark_failed(&[again], now).await?;
-            } else if self.has(Flaw::RedriveKeepsTheAttempts) && moved > 0 && !row.status.is_pending() {
+                if self.inner().mark_failed(&[again], now).await? > 0 {
+                    moved.push(told);
+                }
+            } else if self.has(Flaw::RedriveTellsOfRowsThatDidNotMove) && row.status.is_pending() {
+                moved.push(told);
+            } else if self.has(Flaw::RedriveKeepsTheAttempts) && !moved.is_empty() && !row.status.is_pending() {
                 self.inner().mark_failed(&[again], now).await?;
             }
         }

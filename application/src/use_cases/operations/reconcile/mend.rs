@@ -13,6 +13,7 @@ use super::compare::Consumers;
 use super::{Finding, FindingKind, Mended};
 use crate::consistency::{Effect, announce_missing, effects_of, told_hold};
 use crate::consumers::{to_be_tried, written_down};
+use crate::history::{self, RedrivenBy};
 use crate::ports::{AuditEntry, OutboxRow, Redrive, StoreError, UnitOfWork};
 use crate::relay::envelope_of;
 use crate::use_cases::operations::{Action, Reason, asked, done_before};
@@ -157,7 +158,8 @@ impl Job {
         event: &EventId,
     ) -> Result<Option<Mended>, StoreError> {
         let redrive = Redrive { event_id: event.clone(), due: self.entry.at };
-        let moved = unit.redrive(&[redrive], self.entry.at).await?;
+        let by = RedrivenBy { actor: &self.entry.actor, reason: self.entry.reason.as_deref() };
+        let moved = history::redrive(unit, &[redrive], by, self.entry.at).await?;
         Ok((moved > 0).then_some(Mended::SentAgain))
     }
 

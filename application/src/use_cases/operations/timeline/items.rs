@@ -4,17 +4,22 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    Asset, AssetOperation, ConsumeStatus, EventBody, EventId, OperationKind, OrderStatus, OutboxStatus,
-    Payment, PaymentSettled, PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
+    Asset, AssetOperation, ConsumeStatus, EventBody, EventId, HistoryKind, OperationKind, OrderStatus,
+    OutboxStatus, Payment, PaymentSettled, PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
 };
 
 use super::{Shares, Sight, TimelineItem, TimelineKind};
 use crate::ports::{
-    Consumed, CreditChange, DeadLetter, DeadLetterStatus, ListingChange, ListingChangeKind, Notification,
-    OrderSide, OutboxRow, ShipmentTask,
+    Consumed, CreditChange, DeadLetter, DeadLetterStatus, HistoryEntry, ListingChange, ListingChangeKind,
+    Notification, OrderSide, OutboxRow, ShipmentTask,
 };
 use crate::relay::envelope_of;
 use crate::{App, MASK};
+
+const CONFIRMED: &str = "confirmed by the broker";
+const NOT_CONFIRMED: &str = "not confirmed; to be published again";
+const GIVEN_UP: &str = "given up before the broker confirmed it";
+const REDRIVEN: &str = "to be published once more";
 
 /// The items of a timeline, each with its place among those of its moment.
 pub(super) struct Items<'a> {
@@ -59,26 +64,42 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// What an event says happened, that it was committed, and how far it came.
-    pub(super) fn of_event(&mut self, row: &OutboxRow) {
+    /// What an event says happened, that it was committed, every attempt to publish it, every redrive, and how far it came.
+    pub(super) fn of_event<'h>(&mut self, row: &OutboxRow, history: impl Iterator<Item = &'h HistoryEntry>) {
         let body = envelope_of(row).ok().and_then(|envelope| envelope.body().ok());
         if let Some(change) = body.and_then(|body| change(row.create_time, body, self.shares)) {
             self.push(&row.event_id, change);
         }
         let what = format!("{} committed to the outbox", row.event_type);
         self.push(&row.event_id, bare(row.create_time, TimelineKind::Event, what));
+        let mut is_told = false;
+        for entry in history {
+            let (status, what) = match entry.kind {
+                HistoryKind::Retry => (OutboxStatus::Retry, NOT_CONFIRMED),
+                HistoryKind::Failed => (OutboxStatus::Failed, GIVEN_UP),
+                HistoryKind::Sent => (OutboxStatus::Sent, CONFIRMED),
+                HistoryKind::Redriven => (OutboxStatus::Retry, REDRIVEN),
+                HistoryKind::Duplicate => continue,
+            };
+            is_told = (status, entry.attempts) == (row.status, row.retry_count);
+            let item = TimelineItem {
+                status: Some(status.as_str()),
+                attempts: Some(entry.attempts),
+                detail: self.for_operators(entry.detail.clone()),
+                ..bare(entry.at, TimelineKind::Published, what)
+            };
+            self.push(&row.event_id, item);
+        }
         let (at, attempts, what) = match row.status {
             OutboxStatus::New => return,
-            OutboxStatus::Sent => (
-                row.sent_time.unwrap_or(row.update_time),
-                row.retry_count.saturating_add(1),
-                "confirmed by the broker",
-            ),
-            OutboxStatus::Retry if row.retry_count == 0 => (row.update_time, 0, "to be published once more"),
-            OutboxStatus::Retry => (row.update_time, row.retry_count, "not confirmed; to be published again"),
-            OutboxStatus::Failed => {
-                (row.update_time, row.retry_count, "given up before the broker confirmed it")
+            // The history has it. Of a row that a person wrote, it has nothing.
+            OutboxStatus::Retry | OutboxStatus::Failed if is_told => return,
+            OutboxStatus::Sent => {
+                (row.sent_time.unwrap_or(row.update_time), row.retry_count.saturating_add(1), CONFIRMED)
             }
+            OutboxStatus::Retry if row.retry_count == 0 => (row.update_time, 0, REDRIVEN),
+            OutboxStatus::Retry => (row.update_time, row.retry_count, NOT_CONFIRMED),
+            OutboxStatus::Failed => (row.update_time, row.retry_count, GIVEN_UP),
         };
         let detail = match row.status {
             OutboxStatus::New | OutboxStatus::Sent => None,
@@ -114,6 +135,17 @@ impl<'a> Items<'a> {
             ..bare(record.consume_time, TimelineKind::Consumed, what)
         };
         self.push(&consumed.event_id, item);
+    }
+
+    /// A delivery that a consumer ignored.
+    pub(super) fn of_duplicate(&mut self, entry: &HistoryEntry) {
+        let (HistoryKind::Duplicate, Some(consumer)) = (entry.kind, &entry.consumer) else { return };
+        let item = TimelineItem {
+            consumer: Some(consumer.clone()),
+            status: Some(ConsumeStatus::Success.as_str()),
+            ..bare(entry.at, TimelineKind::Consumed, format!("duplicate ignored by {consumer}"))
+        };
+        self.push(&entry.event_id, item);
     }
 
     /// When it was parked, and what a person decided since.

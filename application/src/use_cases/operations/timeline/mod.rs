@@ -154,12 +154,16 @@ pub async fn timeline(
     let mut items = Items::new(app, sight, Shares { assets: sees_assets, words: sees_words }, &rows);
     items.of_payments(&payments);
     items.of_refunds(&refunds);
-    for row in &rows {
-        items.of_event(row);
-    }
     let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+    let history = view.history_of(&ids).await?;
+    for row in &rows {
+        items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
+    }
     for consumed in view.consumed_of(&ids).await? {
         items.of_consumption(consumed);
+    }
+    for entry in &history {
+        items.of_duplicate(entry);
     }
     let keys: Vec<String> = ids.into_iter().map(String::from).collect();
     for letter in letters_of(view.as_mut(), &keys, order.tenant).await? {

@@ -242,6 +242,7 @@ impl SmallDay {
                 status: PaymentStatus::Processing,
                 transaction_id: None,
                 refund_due: false,
+                trace: None,
                 version: 1,
                 create_time: self.now,
                 update_time: self.now,

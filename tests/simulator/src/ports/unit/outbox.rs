@@ -1,7 +1,7 @@
 //! The outbox: SENT only after a confirm, in the order of the aggregate, failures counted one by one.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_application::OnOutage;
@@ -16,16 +16,18 @@ use crate::setting::RELAY_RESTS;
 passes_on! { impl OutboxRepo for UnitOfWork {
     fn append(events: &[NewEvent]) -> (),
         of |unit| events = unit.without_lost(events),
-        first |unit| () = {
-            if events.iter().any(is_repair) {
+        first |unit| repaired = {
+            let repaired = unit.repaired(events).await?;
+            if !repaired.is_empty() {
                 unit.process.may_die(CrashPoint::InRepair).await;
             }
+            repaired
         },
         then |unit, _done| {
             for event in events {
                 let what = || named(&event.event_type, &event.event_id, &event.aggregate);
                 unit.inserted("an outbox row", OutboxStatus::New.as_str(), what);
-                if is_repair(event) {
+                if repaired.contains(&event.event_id) {
                     // Later ones of its order went on while it was lost.
                     unit.cover("a lost event announced once more");
                     unit.wrote.given_up.push(event.event_id.clone());
@@ -61,23 +63,20 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             }
             unit.moved(&rows, true, &failed.iter().map(|it| (&it.event_id, it.status)).collect());
         };
-    fn redrive(redriven: &[Redrive], now: DateTime<Utc>) -> u64,
+    fn redrive(redriven: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>,
         first |unit| (ids, rows) = {
             let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
             let rows = unit.rows(&ids).await?;
             (ids, rows)
         },
         then |unit, changed| {
-            let movable = rows.iter().filter(|row| !row.status.is_pending()).count();
-            // Another operator may have been faster with some of them: which, is not told.
-            if *changed == movable as u64 {
-                unit.moved(&rows, false, &ids.iter().map(|id| (id, OutboxStatus::Retry)).collect());
-            }
+            // Another operator may have been faster with some of them.
+            unit.moved(&rows, false, &changed.iter().map(|row| (&row.event_id, OutboxStatus::Retry)).collect());
             let by_reaper = unit.is_by_reaper(&rows).await?;
-            if by_reaper && *changed > 0 {
+            if by_reaper && !changed.is_empty() {
                 unit.cover("a paid event sent again by the reaper");
             }
-            (unit.wrote.announces, unit.wrote.by_operator) = (*changed > 0, *changed > 0 && !by_reaper);
+            (unit.wrote.announces, unit.wrote.by_operator) = (!changed.is_empty(), !changed.is_empty() && !by_reaper);
             unit.wrote.redriven.extend(ids);
         };
     fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64,
@@ -89,9 +88,13 @@ passes_on! { impl OutboxRepo for UnitOfWork {
         };
 } }
 
-/// Whether the repair announces it.
-fn is_repair(event: &NewEvent) -> bool {
-    event.metadata.trace_id.as_deref().is_some_and(|trace| trace.starts_with("repair-"))
+passes_on! { impl HistoryRepo for UnitOfWork {
+    fn add_history(entries: &[HistoryEntry]) -> ();
+} }
+
+/// Whether nobody knew of the event before the repair announces it.
+fn is_new_to_all(event: &NewEvent) -> bool {
+    event.event_id.as_str().starts_with("repair:")
 }
 
 /// An event in the words of the story.
@@ -108,10 +111,18 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
         self.inner.outbox_by_event(events).await
     }
 
+    /// Those of the events that the repair announces: nobody knows them, or a consumer did before their row was lost.
+    async fn repaired(&mut self, events: &[NewEvent]) -> Result<BTreeSet<EventId>, StoreError> {
+        let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
+        let known = self.inner.consumed_of(&ids).await?.into_iter().map(|consumed| consumed.event_id);
+        let new = events.iter().filter(|event| is_new_to_all(event)).map(|event| event.event_id.clone());
+        Ok(known.chain(new).collect())
+    }
+
     /// The events that get into the outbox.
     fn without_lost<'e>(&mut self, events: &'e [NewEvent]) -> Cow<'e, [NewEvent]> {
         let is_paid =
-            |event: &NewEvent| event.event_type == EventType::OrderPaid.as_str() && !is_repair(event);
+            |event: &NewEvent| event.event_type == EventType::OrderPaid.as_str() && !is_new_to_all(event);
         if events.iter().any(is_paid) && self.process.faults.strikes(Fault::RowNeverThere) {
             self.process.note(|| {
                 format!(

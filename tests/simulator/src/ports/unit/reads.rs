@@ -65,6 +65,9 @@ passes_on! { impl OutboxQueries for View {
     fn waiting_page(tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
     fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 } }
+passes_on! { impl HistoryQueries for View {
+    fn history_of(events: &[EventId]) -> Vec<HistoryEntry>;
+} }
 passes_on! { impl ConsumeQueries for View {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
     fn unapplied(consumer: &str, types: &[&str], after_id: i64, aggregates: &[AggregateRef]) -> Vec<Unapplied>;

@@ -1,0 +1,69 @@
+//! The history of outbox rows.
+
+use async_trait::async_trait;
+use handover_application::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
+use handover_domain::EventId;
+
+use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::{Value, values};
+
+const COLUMNS: &str = "tenant_id, event_id, kind, consumer, attempts, detail, create_time";
+const INSERTED: usize = 7;
+
+fn entry(row: &Row) -> Result<Numbered<HistoryEntry>, StoreError> {
+    let row = row.of("outbox_history", "id");
+    let effect = HistoryEntry {
+        tenant: row.id("tenant_id")?,
+        event_id: row.named("event_id")?,
+        kind: row.named("kind")?,
+        consumer: row.opt_string("consumer")?,
+        attempts: row.count("attempts")?,
+        detail: row.opt_string("detail")?,
+        at: row.time("create_time")?,
+    };
+    Ok(Numbered { id: row.int("id")?, effect })
+}
+
+#[async_trait]
+impl HistoryQueries for Session {
+    async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut found = Vec::new();
+        for events in events.chunks(MAX_ROWS) {
+            let events = padded(events);
+            let sql = format!(
+                "SELECT id, {COLUMNS} FROM outbox_history {} WHERE event_id IN ({})",
+                self.dialect.index("idx_outbox_history"),
+                marks(events.len())
+            );
+            for row in &self.fetch(&sql, events.iter().map(Value::from).collect()).await? {
+                found.push(entry(row)?);
+            }
+        }
+        // An event that is asked for twice is there twice.
+        found.sort_by_key(|row| row.id);
+        found.dedup_by_key(|row| row.id);
+        Ok(found.into_iter().map(|row| row.effect).collect())
+    }
+}
+
+#[async_trait]
+impl HistoryRepo for Session {
+    async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
+        let mut rows = Vec::with_capacity(entries.len() * INSERTED);
+        for entry in entries {
+            rows.extend(values![
+                entry.tenant.get(),
+                &entry.event_id,
+                entry.kind.as_str(),
+                &entry.consumer,
+                entry.attempts,
+                &entry.detail,
+                entry.at,
+            ]);
+        }
+        self.insert(&format!("INSERT INTO outbox_history ({COLUMNS})"), INSERTED, rows, "").await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! The history of outbox rows.
+
+use handover_application::ports::HistoryEntry;
+use handover_domain::{EventId, HistoryKind, TenantId};
+
+use super::{StoreRig, begin, in_unit, view};
+use crate::samples::{AWKWARD, event_id, history_entry, later, tenant};
+
+async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<HistoryEntry> {
+    let ids: Vec<EventId> = ids.iter().map(|id| event_id(id)).collect();
+    view(rig).await.history_of(&ids).await.expect("the history can be read")
+}
+
+/// An entry comes back as it was, of every kind, with everything optional there and not there.
+pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
+    let mut written: Vec<HistoryEntry> =
+        HistoryKind::ALL.iter().map(|kind| HistoryEntry { kind: *kind, ..history_entry("e-1") }).collect();
+    written.push(HistoryEntry { detail: Some(AWKWARD.into()), ..history_entry("e-1") });
+    written.push(HistoryEntry { consumer: Some("inventory".into()), detail: None, ..history_entry("e-1") });
+    written.push(HistoryEntry { tenant: tenant(2), attempts: u32::MAX, ..history_entry("e-1") });
+    written.push(HistoryEntry { event_id: event_id(&"x".repeat(64)), ..history_entry("e-1") });
+    in_unit!(rig, |unit| unit.add_history(&written).await.unwrap());
+    let longest = "x".repeat(64);
+    assert_eq!(of(rig, &["e-1", &longest]).await, written);
+    assert_eq!(written[0].tenant, TenantId::DEFAULT);
+}
+
+/// Entries come in the order in which they were added, whatever their moments, and those of other events do not.
+pub async fn history_comes_in_the_order_in_which_it_was_added(rig: &dyn StoreRig) {
+    let entry = |id: &str, seconds: i64| HistoryEntry { at: later(seconds), ..history_entry(id) };
+    in_unit!(rig, |unit| {
+        unit.add_history(&[entry("a", 5), entry("b", 4), entry("A", 3)]).await.unwrap();
+        unit.add_history(&[entry("a", 2), entry("a", 5)]).await.unwrap();
+        unit.add_history(&[]).await.unwrap();
+    });
+    assert_eq!(of(rig, &["a"]).await, [entry("a", 5), entry("a", 2), entry("a", 5)], "also twice the same");
+    assert_eq!(of(rig, &["b", "missing", "b"]).await, [entry("b", 4)]);
+    assert_eq!(of(rig, &[]).await, []);
+    let all = [entry("a", 5), entry("b", 4), entry("a", 2), entry("a", 5)];
+    assert_eq!(of(rig, &["b", "a"]).await, all);
+}
+
+/// A great many entries are added and read whole.
+pub async fn a_great_many_history_entries_come_whole(rig: &dyn StoreRig) {
+    let ids: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();
+    let written: Vec<HistoryEntry> = ids.iter().map(|id| history_entry(id)).collect();
+    in_unit!(rig, |unit| unit.add_history(&written).await.unwrap());
+    assert_eq!(of(rig, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await, written);
+}
+
+/// An entry is committed with what it records, or not at all.
+pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    unit.add_history(&[history_entry("e-1")]).await.unwrap();
+    assert_eq!(unit.history_of(&[event_id("e-1")]).await.unwrap().len(), 1, "a unit reads its own entries");
+    drop(unit);
+    assert_eq!(of(rig, &["e-1"]).await, []);
+}
