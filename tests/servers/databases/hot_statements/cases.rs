@@ -9,8 +9,8 @@ use handover_application::ports::{
     OutboxFilter, Store as _,
 };
 use handover_contract::samples::{
-    aggregate, confirmed, consumption, credit_change, dead_letter, event, event_id, history_entry, later,
-    listing_change, operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, user,
+    aggregate, confirmed, consumption, credit_change, dead_letter, event, event_id, later, listing_change,
+    operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, user,
 };
 use handover_domain::{
     Asset, ConsumeStatus, CreditStep, OrderStatus, OutboxStatus, PartitionSet, Purse, TenantId,
@@ -117,7 +117,6 @@ pub(super) const CASES: &[Case] = &[
         .mark_failed(&[to_retry("waiting", Some(later(3_600))), to_retry("sent-8", None)], start())),
     view!("the history of events", ["idx_outbox_history"], |view| view
         .history_of(&[event_id("sent-7"), event_id("sent-8")])),
-    unit!("adding to the history", [], |unit| unit.add_history(&[history_entry("sent-7")])),
     unit!("redriving", ["uk_event_id"], |unit| unit
         .redrive(&[redrive("sent-9", later(3_600)), redrive("no-such", later(3_600))], start())),
     unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit
