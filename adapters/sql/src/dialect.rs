@@ -55,6 +55,17 @@ pub(crate) trait Dialect: Send + Sync {
     /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
 
+    /// The statements that insert rows of so many columns, with their values.
+    fn insert(
+        &self,
+        into: &str,
+        columns: usize,
+        values: Vec<Value>,
+        after: &str,
+    ) -> Vec<(String, Vec<Value>)> {
+        insert_values(into, columns, values, after)
+    }
+
     /// The sum of integers as an integer: engines make another type of it.
     fn sum(&self, of: &str) -> String;
 
@@ -118,8 +129,27 @@ pub(crate) fn marks(count: usize) -> String {
     text
 }
 
+/// `INSERT .. VALUES`, in chunks of rows.
+pub(crate) fn insert_values(
+    into: &str,
+    columns: usize,
+    values: Vec<Value>,
+    after: &str,
+) -> Vec<(String, Vec<Value>)> {
+    let mut left = values.len() / columns;
+    let mut values = values.into_iter();
+    let mut statements = Vec::new();
+    while left > 0 {
+        let rows = chunk(left);
+        let sql = format!("{into} VALUES {} {after}", tuples(rows, columns));
+        statements.push((sql, values.by_ref().take(rows * columns).collect()));
+        left -= rows;
+    }
+    statements
+}
+
 /// `(?, ?), (?, ?)`
-pub(crate) fn tuples(rows: usize, columns: usize) -> String {
+fn tuples(rows: usize, columns: usize) -> String {
     let tuple = format!("({}),", marks(columns));
     let mut text = tuple.repeat(rows);
     text.pop();

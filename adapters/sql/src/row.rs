@@ -31,7 +31,7 @@ impl Display for Row {
                 Ok(Value::Int(Some(value))) => write!(f, "{column}={value} ")?,
                 Ok(Value::Text(Some(value))) => write!(f, "{column}={value} ")?,
                 Ok(Value::Time(Some(value))) => write!(f, "{column}={value} ")?,
-                Ok(Value::Int(None) | Value::Text(None) | Value::Time(None)) | Err(_) => {}
+                Ok(Value::Int(None) | Value::Text(None) | Value::Time(None) | Value::List(_)) | Err(_) => {}
             }
         }
         Ok(())
@@ -78,9 +78,8 @@ impl<'r> Fields<'r> {
             Some(Ok(Value::Int(Some(key)))) => format!("{} {key}", self.key),
             Some(Ok(Value::Text(Some(key)))) => format!("{} {key}", self.key),
             Some(Ok(Value::Time(Some(key)))) => format!("{} {key}", self.key),
-            Some(Ok(Value::Int(None) | Value::Text(None) | Value::Time(None)) | Err(_)) | None => {
-                "a row".to_owned()
-            }
+            Some(Ok(Value::Int(None) | Value::Text(None) | Value::Time(None) | Value::List(_)) | Err(_))
+            | None => "a row".to_owned(),
         };
         StoreError::Corrupt { table: self.table, column, key, why: why.to_string() }
     }
@@ -101,7 +100,9 @@ impl<'r> Fields<'r> {
         match self.value(column)? {
             Value::Int(value) => Ok(*value),
             Value::Text(None) | Value::Time(None) => Ok(None),
-            Value::Text(Some(_)) | Value::Time(Some(_)) => Err(self.corrupt(column, "is no integer")),
+            Value::Text(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
+                Err(self.corrupt(column, "is no integer"))
+            }
         }
     }
 
@@ -113,7 +114,9 @@ impl<'r> Fields<'r> {
         match self.value(column)? {
             Value::Text(value) => Ok(value.as_deref()),
             Value::Int(None) | Value::Time(None) => Ok(None),
-            Value::Int(Some(_)) | Value::Time(Some(_)) => Err(self.corrupt(column, "is no text")),
+            Value::Int(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
+                Err(self.corrupt(column, "is no text"))
+            }
         }
     }
 
@@ -136,7 +139,7 @@ impl<'r> Fields<'r> {
                 .map(Some)
                 .map_err(|error| self.corrupt(column, format!("{text:?} is no time: {error}"))),
             Value::Text(None) | Value::Int(None) => Ok(None),
-            Value::Int(Some(_)) => Err(self.corrupt(column, "is no time")),
+            Value::Int(Some(_)) | Value::List(_) => Err(self.corrupt(column, "is no time")),
         }
     }
 

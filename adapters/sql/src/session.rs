@@ -10,7 +10,7 @@ use handover_application::ports::{StoreError, UnitOfWork};
 use handover_domain::Partition;
 
 use crate::connection::{COMMIT, Connection};
-use crate::dialect::{Dialect, chunk, tuples};
+use crate::dialect::Dialect;
 use crate::fault::of_commit;
 use crate::row::Row;
 use crate::store::Shared;
@@ -87,14 +87,9 @@ impl Session {
         values: Vec<Value>,
         after: &str,
     ) -> Result<u64, StoreError> {
-        let mut left = values.len() / columns;
-        let mut values = values.into_iter();
         let mut changed = 0;
-        while left > 0 {
-            let rows = chunk(left);
-            let sql = format!("{into} VALUES {} {after}", tuples(rows, columns));
-            changed += self.execute(&sql, values.by_ref().take(rows * columns).collect()).await?;
-            left -= rows;
+        for (sql, values) in self.dialect.insert(into, columns, values, after) {
+            changed += self.execute(&sql, values).await?;
         }
         Ok(changed)
     }

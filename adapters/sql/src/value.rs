@@ -12,6 +12,8 @@ pub enum Value {
     Text(Option<String>),
     /// A moment, to the microsecond.
     Time(Option<DateTime<Utc>>),
+    /// An array of values of one kind: only bound, and only on PostgreSQL.
+    List(Vec<Value>),
 }
 
 macro_rules! from {

@@ -260,6 +260,7 @@ fn bind(arguments: &mut MySqlArguments, value: Value) -> Result<(), sqlx::error:
         Value::Text(value) => arguments.add(value),
         // As the columns are: compared with a TIMESTAMP, a DATETIME would have to be converted.
         Value::Time(value) => arguments.add(value.map(|time| time.naive_utc())),
+        Value::List(_) => Err("this engine has no arrays".into()),
     }
 }
 

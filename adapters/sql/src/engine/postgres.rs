@@ -16,7 +16,7 @@ use super::pooled::{
 use super::{migrations, postgres_bells};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, LookUp, marks, numbered};
+use crate::dialect::{Claiming, Dialect, LookUp, insert_values, marks, numbered};
 use crate::facts::ServerFacts;
 use crate::fault::{Meaning, store_error};
 use crate::value::Value;
@@ -210,13 +210,31 @@ impl Dialect for PostgresDialect {
         let order = if order.is_empty() { String::new() } else { format!("ORDER BY {order}") };
         // The keys come sorted, so rows are locked in their order. OFFSET keeps the search apart from the list.
         let sql = format!(
-            "SELECT r.* FROM (SELECT DISTINCT k FROM unnest(ARRAY[{keys}]) AS listed (k) ORDER BY k) AS listed \
+            "SELECT r.* FROM (SELECT DISTINCT k FROM unnest(?) AS listed (k) ORDER BY k) AS listed \
              CROSS JOIN LATERAL (SELECT {columns} FROM {from} {join} WHERE {column} = listed.k AND {conditions} \
              OFFSET 0 {lock}) AS r {order}",
-            keys = marks(keys.len()),
         );
-        let bound = keys.into_iter().chain(join_values).chain(values).collect();
+        let bound = [Value::List(keys)].into_iter().chain(join_values).chain(values).collect();
         (sql, bound)
+    }
+
+    fn insert(
+        &self,
+        into: &str,
+        columns: usize,
+        values: Vec<Value>,
+        after: &str,
+    ) -> Vec<(String, Vec<Value>)> {
+        if values.len() <= columns {
+            return insert_values(into, columns, values, after);
+        }
+        // An array per column: one statement for any number of rows, with few parameters to parse and to bind.
+        let mut lists = vec![Vec::with_capacity(values.len() / columns); columns];
+        for (place, value) in values.into_iter().enumerate() {
+            lists[place % columns].push(value);
+        }
+        let sql = format!("{into} SELECT * FROM unnest({}) {after}", marks(columns));
+        vec![(sql, lists.into_iter().map(Value::List).collect())]
     }
 }
 
@@ -257,7 +275,28 @@ fn bind(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::Bo
         Value::Int(value) => arguments.add(value),
         Value::Text(value) => arguments.add(value),
         Value::Time(value) => arguments.add(value),
+        Value::List(values) => match values.first() {
+            Some(Value::Int(_)) | None => arguments.add(list(values, |value| match value {
+                Value::Int(value) => Some(value),
+                _ => None,
+            })?),
+            Some(Value::Text(_)) => arguments.add(list(values, |value| match value {
+                Value::Text(value) => Some(value),
+                _ => None,
+            })?),
+            Some(Value::Time(_)) => arguments.add(list(values, |value| match value {
+                Value::Time(value) => Some(value),
+                _ => None,
+            })?),
+            Some(Value::List(_)) => Err("an array of arrays".into()),
+        },
     }
+}
+
+/// The members of an array, if all are of one kind.
+fn list<T>(values: Vec<Value>, of: impl Fn(Value) -> Option<T>) -> Result<Vec<T>, sqlx::error::BoxDynError> {
+    let members: Option<Vec<T>> = values.into_iter().map(of).collect();
+    members.ok_or_else(|| "an array of values of several kinds".into())
 }
 
 fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {

@@ -295,6 +295,7 @@ fn bind(arguments: &mut SqliteArguments, value: Value) -> Result<(), sqlx::error
         Value::Int(value) => arguments.add(value),
         Value::Text(value) => arguments.add(value),
         Value::Time(value) => arguments.add(value.map(time_text)),
+        Value::List(_) => Err("this engine has no arrays".into()),
     }
 }
 
