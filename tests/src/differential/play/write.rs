@@ -124,7 +124,11 @@ pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
         Op::Forget(relay) => told(unit.forget_relay(&relay_of(relay)).await),
         Op::EndAllLeases => told(unit.end_all_leases().await),
         Op::Record(rows) => told(unit.record(&rows.iter().map(consumption).collect::<Vec<_>>()).await),
-        Op::Subscribe { consumer, at } => told(unit.subscribe_consumer(consumer, moment(at)).await),
+        Op::Subscribe { consumer, at } => {
+            // Its position is an id of the engine's own; what is asked afterwards shows it as a number of rows.
+            let subscribed = unit.subscribe_consumer(consumer, moment(at)).await;
+            told(subscribed.map(|subscribed| subscribed.checked_until))
+        }
         Op::CheckedUntil { consumer, at } => told(unit.set_checked_until(consumer, moment(at)).await),
         Op::Park { tenant: t, queue, key, at } => {
             let letter =
