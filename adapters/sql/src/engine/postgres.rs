@@ -276,18 +276,12 @@ fn bind(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::Bo
         Value::Text(value) => arguments.add(value),
         Value::Time(value) => arguments.add(value),
         Value::List(values) => match values.first() {
-            Some(Value::Int(_)) | None => arguments.add(list(values, |value| match value {
-                Value::Int(value) => Some(value),
-                _ => None,
-            })?),
-            Some(Value::Text(_)) => arguments.add(list(values, |value| match value {
-                Value::Text(value) => Some(value),
-                _ => None,
-            })?),
-            Some(Value::Time(_)) => arguments.add(list(values, |value| match value {
-                Value::Time(value) => Some(value),
-                _ => None,
-            })?),
+            Some(Value::Int(_)) | None => arguments
+                .add(list(values, |value| if let Value::Int(value) = value { Some(value) } else { None })?),
+            Some(Value::Text(_)) => arguments
+                .add(list(values, |value| if let Value::Text(value) = value { Some(value) } else { None })?),
+            Some(Value::Time(_)) => arguments
+                .add(list(values, |value| if let Value::Time(value) = value { Some(value) } else { None })?),
             Some(Value::List(_)) => Err("an array of arrays".into()),
         },
     }
