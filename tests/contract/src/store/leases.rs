@@ -171,6 +171,7 @@ pub async fn only_ones_own_leases_are_renewed_and_told(rig: &dyn StoreRig) {
     let lost = take(rig, "r1", partition(4)).await;
     let old = PartitionHold { epoch: mine.epoch - 1, ..mine };
     let never = PartitionHold { partition: partition(9), epoch: 0 };
+    rig.move_database_clock(TimeDelta::minutes(5));
     take(rig, "r2", partition(4)).await;
     let before = [lease(rig, other.partition).await, lease(rig, lost.partition).await];
     assert_eq!(renew(rig, "r1", &[other, returned, lost, old, never, mine]).await, [mine]);
