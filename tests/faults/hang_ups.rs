@@ -112,8 +112,13 @@ async fn hang_up(api: &Api, chance: &Chance, requests: usize, all: &mut Acknowle
                     }
                 };
                 let answered = tokio::time::timeout(patience, request).await;
-                // However fast the machine is: whoever hung up is more patient the next time.
-                longest = longest.mul_f64(if answered.is_ok() { 0.95 } else { 1.1 });
+                // However fast the machine is: whoever hung up is more patient the next time, whoever was served less. A
+                // refusal says nothing: it comes faster than any service.
+                match &answered {
+                    Err(_) => longest = longest.mul_f64(1.1),
+                    Ok(Ok(answer)) if answer.done() => longest = longest.mul_f64(0.95),
+                    Ok(_) => {}
+                }
                 match (answered, product) {
                     (Err(_), _) => acknowledged.hung_up += 1,
                     (Ok(Ok(answer)), Some(_)) if answer.done() => {
