@@ -187,10 +187,18 @@ impl Ownership {
             return Ok((held, share));
         }
         let (id, lease_ms) = (self.id.clone(), self.lease_ms);
-        let taken = with_tx(&self.tx, move |unit, _| {
-            let (id, forgotten, free) = (id.clone(), forgotten.clone(), free.clone());
+        let taken = with_tx(&self.tx, move |unit, attempt| {
+            let (id, mut ours, free) = (id.clone(), forgotten.clone(), free.clone());
             Box::pin(async move {
-                let mut taken = unit.renew_partitions(&id, &forgotten, lease_ms).await?;
+                if attempt.may_have_happened() {
+                    // An earlier attempt may have taken some of them after all.
+                    let of_free = |lease: &PartitionLease| PartitionHold {
+                        partition: lease.partition,
+                        epoch: lease.epoch + 1,
+                    };
+                    ours.extend(free.iter().map(of_free));
+                }
+                let mut taken = unit.renew_partitions(&id, &ours, lease_ms).await?;
                 for lease in &free {
                     if taken.len() >= wanted {
                         break;
