@@ -28,8 +28,8 @@ pub(crate) struct RedrivenBy<'a> {
     pub(crate) reason: Option<&'a str>,
 }
 
-/// Redrives rows and records who did it and when the broker had confirmed them, which the next confirm replaces. Tells how
-/// many rows moved.
+/// Redrives rows and records who did it and when the broker had confirmed them, which the next confirm replaces. Returns
+/// how many rows moved.
 pub(crate) async fn redrive(
     unit: &mut dyn UnitOfWork,
     rows: &[Redrive],

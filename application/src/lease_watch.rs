@@ -58,7 +58,7 @@ impl<K: Ord + Clone> LeaseWatch<K> {
             by_database > by_this_clock + TimeDelta::from_std(self.length / 3).unwrap_or_default()
         });
         let left = |until: DateTime<Utc>| {
-            // Read before the step or after it: its end says nothing.
+            // The end may have been written before the step or after it.
             if stepped_forward {
                 return self.length;
             }

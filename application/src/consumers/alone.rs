@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, Utc};
+use handover_domain::{ConsumeStatus, EventId, FailureKind};
+
 use super::attempt::Attempted;
 use super::gate::{Verdict, plan};
 use super::inbox::Inbox;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
 use crate::{history, texts, with_tx};
-use chrono::{DateTime, Utc};
-use handover_domain::{ConsumeStatus, EventId, FailureKind};
 
 /// How one event ended, for whoever holds its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +123,7 @@ impl Inbox {
             Box::pin(async move { history::add(unit, attempt, entries).await })
         })
         .await?;
-        self.tell_duplicate(&row.event_id, row.trace_id());
+        self.log_duplicate(&row.event_id, row.trace_id());
         Ok(())
     }
 

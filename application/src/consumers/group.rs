@@ -91,7 +91,7 @@ impl Inbox {
                                 // Further deliveries of it in this group were ignored.
                                 *done = Settled::Duplicate;
                             }
-                            Settled::Duplicate => self.tell_duplicate(told.id, told.trace),
+                            Settled::Duplicate => self.log_duplicate(told.id, told.trace),
                             Settled::Waiting => {}
                         }
                         end.done.push(delivery.tag);

@@ -164,8 +164,8 @@ impl Inbox {
         }
     }
 
-    /// Says that a delivery of an event was ignored, as the event had been applied, once that is committed.
-    pub(super) fn tell_duplicate(&self, event: &EventId, trace_id: &str) {
+    /// Logs and counts a delivery that was ignored, as its event had been applied; to be called after the commit.
+    pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
         metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
         info!(eventId = %event, traceId = trace_id, queue = self.queue, consumer = self.name(), "{}", texts::DUPLICATE);
     }

@@ -290,8 +290,8 @@ pub trait OutboxRepo: Send {
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
     /// Moves rows to `RETRY`, due at the time given, with no attempt counted and no `released_time`; `last_error` stays,
-    /// and so does `sent_time`, by which it is known that the row was confirmed before. Only rows that are `SENT` or `FAILED` MUST move. Returns those that did, as they stood before, in
-    /// order of event ids. MUST wake the relay as `append` does.
+    /// and so does `sent_time`, by which it is known that the row was confirmed before. Only rows that are `SENT` or
+    /// `FAILED` MUST move. Returns those that did, as they stood before, in order of event ids. MUST wake the relay as `append` does.
     async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>)
     -> Result<Vec<RedrivenRow>, StoreError>;
 

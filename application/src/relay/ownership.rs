@@ -141,8 +141,7 @@ impl Ownership {
         .await
     }
 
-    /// Gives back what is beyond this relay's share, or takes what is free up to it. Returns what it holds then, and its
-    /// share.
+    /// Gives back partitions beyond this relay's share, or takes free ones up to it. Returns the holds and the share.
     async fn rebalance(
         &mut self,
         seen: Seen,

@@ -32,7 +32,7 @@ pub(super) enum Upkeep {
     Now,
 }
 
-/// What upkeep knows from the last time.
+/// State of upkeep between two runs.
 pub(super) struct Upkept {
     /// When sessions and expiries were last looked after.
     at: Option<DateTime<Utc>>,
