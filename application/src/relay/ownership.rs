@@ -165,6 +165,7 @@ impl Ownership {
             })
             .await?;
         }
+        self.forget(ended.into_iter().filter(|relay| *relay != self.id).collect()).await?;
         let wanted = share.saturating_sub(held.len());
         if wanted == 0 {
             return Ok((held, share));
@@ -215,6 +216,23 @@ impl Ownership {
         .await?;
         held.extend(taken);
         Ok((held, share))
+    }
+
+    /// Forgets killed relays, whose heartbeats nobody else removes. One that lives on beats again.
+    async fn forget(&self, ended: Vec<RelayId>) -> Result<(), StoreError> {
+        if ended.is_empty() {
+            return Ok(());
+        }
+        with_tx(&self.tx, move |unit, _| {
+            let ended = ended.clone();
+            Box::pin(async move {
+                for relay in &ended {
+                    unit.forget_relay(relay).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
     }
 
     /// Forgets holds that settlement found to be good no longer.

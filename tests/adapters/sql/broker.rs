@@ -136,6 +136,24 @@ async fn the_deliveries_of_a_dead_process_come_back_when_its_heartbeat_has_run_o
     assert!(matches!(forgotten.next().await, Err(BrokerError::Closed { .. })));
 }
 
+#[tokio::test]
+async fn a_step_of_the_databases_clock_ends_no_session_of_a_living_process() {
+    let fixture = fixture().await;
+    let living = broker(&fixture).await;
+    living.publish(vec![outgoing("a", "order.created")]).await.unwrap();
+    let subscription = living.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let deliveries = next(subscription.as_ref()).await;
+    let other = DatabaseBroker::new(&fixture.store);
+    for minutes in [5, -5] {
+        // Each subscription looks at the sessions of all processes: before the step and after it.
+        for step in [chrono::Duration::zero(), chrono::Duration::minutes(minutes)] {
+            fixture.store.move_database_clock(step);
+            drop(other.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap());
+        }
+    }
+    subscription.ack(&[deliveries[0].tag]).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_next_loses_nothing() {
     let fixture = fixture().await;

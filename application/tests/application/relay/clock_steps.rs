@@ -45,6 +45,8 @@ async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clo
         a.kill().await;
         world.store.move_database_clock(step);
         eventually(LEASE + TICK * 2, async || shares(&world).await == all_of("b")).await;
+        let heartbeats = world.view().await.heartbeats().await.unwrap();
+        assert_eq!(heartbeats.iter().map(|beat| beat.relay.0.as_str()).collect::<Vec<_>>(), ["b"]);
         drop(b);
     }
 }
