@@ -87,6 +87,10 @@ mutants! {
     /// Seen: `retry_count` exceeds the number of publishes that the broker returned or nacked; events are FAILED after
     /// an outage alone.
     OutageSpendsAttempts => "outage-spends-attempts",
+    /// A row that can never be sent is FAILED at its first attempt: it is retried like any other.
+    ///
+    /// Seen: a row without a readable payload becomes RETRY.
+    UnsendableRetried => "unsendable-retried",
 
     // The consumers.
     /// Attempts are bounded: each failure is written down as the first.
@@ -144,6 +148,10 @@ mutants! {
     ///
     /// Seen: a notification on the buyer's side has another recipient than the buyer of its order.
     WrongPartyNotified => "wrong-party-notified",
+    /// No handler acts on what an event says alone: the order's row is not compared.
+    ///
+    /// Seen: an effect of an event that the order's row contradicts.
+    ContradictionApplied => "contradiction-applied",
 
     // Orders, products, payments.
     /// Only a pending order is closed by its deadline: a live one is, whatever its status.

@@ -6,9 +6,9 @@ use handover_domain::{
     OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFor, PaymentSettled,
     PaymentStatus, Refund, RefundSettled, RefundStatus, Trace,
 };
-use serde_json::Value;
 
 use crate::ports::OutboxRow;
+use crate::relay::envelope_of;
 
 /// An event that must be in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,28 +39,25 @@ impl Announced {
     }
 
     /// Whether this row announces it. Its place in the order is not asked for: a row inserted by hand has none (004 Q5).
-    pub(crate) fn is_in(&self, row: &OutboxRow) -> bool {
-        let same =
-            row.event_type == self.event_type().as_str() && row.aggregate.id == self.body.aggregate_id();
-        match &self.body {
-            EventBody::OrderStatusChanged(body) => same && says(row, "newStatus", body.new_status.as_str()),
-            EventBody::OrderCreated(_)
-            | EventBody::OrderPaid(_)
-            | EventBody::OrderTimeout(_)
-            | EventBody::OrderCancelled(_)
-            | EventBody::OrderRefunded(_)
-            | EventBody::PaymentSucceeded(_)
-            | EventBody::PaymentFailed(_)
-            | EventBody::RefundSucceeded(_)
-            | EventBody::RefundFailed(_)
-            | EventBody::InvoiceGenerated(_) => same,
+    pub(crate) fn is_in(&self, row: &OutboxRow, order: &Order) -> bool {
+        if row.aggregate != self.aggregate(order) {
+            return false;
+        }
+        match (&self.body, confirmed_body(row, order)) {
+            (EventBody::OrderStatusChanged(own), Some(EventBody::OrderStatusChanged(said))) => {
+                own.new_status == said.new_status
+            }
+            (own, Some(said)) => own.event_type() == said.event_type(),
+            (_, None) => false,
         }
     }
 }
 
-fn says(row: &OutboxRow, field: &str, value: &str) -> bool {
-    serde_json::from_str::<Value>(&row.payload)
-        .is_ok_and(|payload| payload.get(field).and_then(Value::as_str) == Some(value))
+/// What a row says of an order; `None` if no consumer would apply it, because nobody can read it or the order contradicts it.
+pub(crate) fn confirmed_body(row: &OutboxRow, order: &Order) -> Option<EventBody> {
+    let body = envelope_of(row).ok()?.body().ok()?;
+    let is_confirmed = body.aggregate_id() == row.aggregate.id && order.confirms(&body).is_ok();
+    is_confirmed.then_some(body)
 }
 
 /// Everything that must have been announced of an order, its payments and its refunds, oldest first.

@@ -27,7 +27,7 @@ pub(crate) async fn missing<V: View + ?Sized>(
     // Read after the rows that announce them: what is committed in between is there.
     let rows = view.outbox_about(&aggregates).await?;
     let mut absent = expected(order, &payments, &refunds);
-    absent.retain(|event| !rows.iter().any(|row| event.is_in(row)));
+    absent.retain(|event| !rows.iter().any(|row| event.is_in(row, order)));
     Ok((absent, rows))
 }
 

@@ -10,6 +10,6 @@ mod holds;
 mod missing;
 
 pub(crate) use effects::{Effect, FactRow, Kept, effects_of};
-pub(crate) use expected::{Announced, expected};
+pub(crate) use expected::{Announced, confirmed_body, expected};
 pub(crate) use holds::told_hold;
 pub(crate) use missing::{announce_missing, missing};

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** every write to the log asks for what was read; whoever is slower looks again.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ impl Inbox {
                 if moved || is_overtaking(&wanted.event, &earlier) {
                     return Err(InboxError::Moved);
                 }
-                inbox.apply(unit, &[&wanted], inbox.settings.attempt_timeout).await
+                inbox.apply(unit, &[&wanted], &BTreeMap::new(), inbox.settings.attempt_timeout).await
             })
         })
         .await;

@@ -46,7 +46,7 @@ impl Inbox {
     /// Applies what can be applied of these deliveries in one unit of work.
     pub(super) async fn apply_group(&self, deliveries: Vec<Taken>) -> GroupEnd {
         let mut end = GroupEnd::default();
-        let mut group: Vec<(Delivery, Envelope)> = Vec::new();
+        let mut group: Vec<(Delivery, Arc<Envelope>)> = Vec::new();
         for taken in deliveries {
             match taken {
                 Taken { delivery, envelope: Some(envelope) }
@@ -120,13 +120,12 @@ impl Inbox {
         begun: DateTime<Utc>,
     ) -> Result<BTreeMap<EventId, Settled>, InboxError> {
         let unapplied = self.unapplied(unit, &wanted.aggregates).await?;
-        let targets: BTreeSet<EventId> = unapplied
+        let carriers: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
-            .filter(|u| {
-                wanted.envelopes.get(&u.event.event_id).is_some_and(|envelope| carries(envelope, &u.event))
-            })
-            .map(|u| u.event.event_id.clone())
+            .filter_map(|u| wanted.envelopes.get(&u.event.event_id).filter(|it| carries(it, &u.event)))
+            .map(|envelope| (envelope.event_id.clone(), Arc::clone(envelope)))
             .collect();
+        let targets: BTreeSet<EventId> = carriers.keys().cloned().collect();
         let now = self.app.now();
         let (mut apply, mut wait) = (Vec::new(), Vec::new());
         for aggregate in by_aggregate(&unapplied) {
@@ -146,7 +145,8 @@ impl Inbox {
             return Err(InboxError::Moved);
         }
         let limit = self.settings.attempt_timeout / SHARE_OF_ATTEMPT;
-        let applied = if apply.is_empty() { Vec::new() } else { self.apply(unit, &apply, limit).await? };
+        let applied =
+            if apply.is_empty() { Vec::new() } else { self.apply(unit, &apply, &carriers, limit).await? };
         let waiting: Vec<_> = wait
             .iter()
             .filter(|step| step.record.is_none())
@@ -209,18 +209,18 @@ enum Settled {
 
 /// What a group asks for.
 struct Wanted {
-    envelopes: BTreeMap<EventId, Envelope>,
+    envelopes: BTreeMap<EventId, Arc<Envelope>>,
     /// How many deliveries carry each of the envelopes.
     deliveries: BTreeMap<EventId, usize>,
     aggregates: Vec<AggregateRef>,
 }
 
 impl Wanted {
-    fn of(group: &[(Delivery, Envelope)]) -> Wanted {
+    fn of(group: &[(Delivery, Arc<Envelope>)]) -> Wanted {
         let aggregates: BTreeSet<AggregateRef> =
             group.iter().map(|(delivery, envelope)| claimed_aggregate(envelope, &delivery.message)).collect();
-        let envelopes: BTreeMap<EventId, Envelope> =
-            group.iter().map(|(_, envelope)| (envelope.event_id.clone(), envelope.clone())).collect();
+        let envelopes: BTreeMap<EventId, Arc<Envelope>> =
+            group.iter().map(|(_, envelope)| (envelope.event_id.clone(), Arc::clone(envelope))).collect();
         let mut deliveries = BTreeMap::new();
         for (_, envelope) in group.iter().filter(|(_, it)| envelopes.get(&it.event_id) == Some(it)) {
             *deliveries.entry(envelope.event_id.clone()).or_default() += 1;

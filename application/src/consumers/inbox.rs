@@ -1,5 +1,6 @@
 //! What a consumer knows, and the units of work it runs: read what is unsettled, apply, record.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,15 +105,20 @@ impl Inbox {
     }
 
     /// Runs the handler on these events, in order and within the limit, and records them as applied; tells for each what
-    /// it did.
+    /// it did. The envelopes that carry some of them need not be parsed again.
     pub(super) async fn apply(
         &self,
         unit: &mut dyn UnitOfWork,
         steps: &[&Unapplied],
+        carriers: &BTreeMap<EventId, Arc<Envelope>>,
         limit: Duration,
     ) -> Result<Vec<Applied>, InboxError> {
         let begun = self.app.now();
-        let events = steps.iter().map(|step| Event::of(&step.event)).collect::<Result<Vec<_>, _>>();
+        let event = |step: &&Unapplied| match carriers.get(&step.event.event_id) {
+            Some(envelope) => Event::carried_by(envelope, &step.event),
+            None => Event::of(&step.event),
+        };
+        let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(InboxError::Handler)?;
         let handled = async {
             if planted(Mutant::DedupeOutsideTransaction) {
@@ -302,8 +308,13 @@ pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
         && envelope.event_type == row.event_type
         && envelope.aggregate_type == row.aggregate.kind
         && envelope.aggregate_id == row.aggregate.id
-        && serde_json::from_str::<serde_json::Value>(&row.payload)
-            .is_ok_and(|payload| payload == envelope.payload)
+        && is_payload(&envelope.payload, &row.payload)
+}
+
+/// Whether a payload is the one of a row. Written as we write it, it needs no parsing.
+fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
+    payload.to_string() == row
+        || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
 }
 
 /// A delivery, and what it carries: parsed once.
@@ -311,12 +322,12 @@ pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
 pub(super) struct Taken {
     pub(super) delivery: Delivery,
     /// Nothing where the body is no envelope.
-    pub(super) envelope: Option<Envelope>,
+    pub(super) envelope: Option<Arc<Envelope>>,
 }
 
 impl Taken {
     pub(super) fn of(delivery: Delivery) -> Taken {
-        Taken { envelope: Envelope::parse(&delivery.message.body).ok(), delivery }
+        Taken { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
     }
 
     /// The aggregate it says it is about; one that says nothing has a lane of its own.

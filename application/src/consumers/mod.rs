@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::{EnvelopeError, EventBody, Order};
+use handover_domain::{AggregateType, Envelope, EnvelopeError, EventBody, Order};
 use serde::de::DeserializeOwned;
 
 use crate::App;
@@ -49,15 +49,24 @@ pub struct Event {
 impl Event {
     /// The event of a row. A row of the marketplace's own types whose payload is none is unrecoverable.
     pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
-        let unrecoverable = |why: String| HandlerError::Unrecoverable(why);
-        let envelope = envelope_of(row).map_err(unrecoverable)?;
+        let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
+        Event::carried_by(&envelope, row)
+    }
+
+    /// The event of a row whose envelope is parsed already.
+    pub(crate) fn carried_by(envelope: &Envelope, row: &OutboxRow) -> Result<Event, HandlerError> {
         let body = match envelope.body() {
             Ok(body) => Some(body),
             // A type of somebody else's: its handler reads the payload.
             Err(EnvelopeError::UnknownType { .. }) => None,
-            Err(error) => return Err(unrecoverable(error.to_string())),
+            Err(error) => return Err(HandlerError::Unrecoverable(error.to_string())),
         };
         Ok(Event { row: row.clone(), body })
+    }
+
+    /// Whether it is about an order, and not about a payment or a refund.
+    pub(crate) fn is_about_order(&self) -> bool {
+        self.row.aggregate.kind == AggregateType::Order.as_str()
     }
 
     /// The payload of one of the marketplace's own types; any other event is not for the handler that asks.

@@ -5,12 +5,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
-    AggregateRef, AggregateType, CancelCause, EventId, EventType, Hold, HoldStatus, Order, OrderAction,
+    AggregateRef, AggregateType, CancelCause, EventBody, EventId, Hold, HoldStatus, Order, OrderAction,
     OrderActor, OrderStatus, OutboxStatus,
 };
 use tracing::{info, warn};
 
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
+use crate::consistency::confirmed_body;
 use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, OutboxRow, Redrive, StoreError, UnitOfWork};
@@ -229,7 +230,8 @@ async fn send_again(
         id: order.id.get(),
     };
     let rows = unit.outbox_about(std::slice::from_ref(&aggregate)).await?;
-    let is_paid = |row: &&OutboxRow| row.event_type == EventType::OrderPaid.as_str();
+    // A row inserted by hand may say what the order contradicts.
+    let is_paid = |row: &&OutboxRow| matches!(confirmed_body(row, order), Some(EventBody::OrderPaid(_)));
     let Some(paid) = rows.iter().find(is_paid) else { return Ok(End::LeftAlone) };
     let record = unit.consumption(seen.asset.as_str(), &paid.event_id).await?;
     // One that was tried is tried again by itself, one that was parked waits for a person, and one that was applied did

@@ -67,6 +67,9 @@ impl Relay {
                     window.push(message);
                     sent.push(*row);
                 }
+                Err(why) if planted(Mutant::UnsendableRetried) => {
+                    results.failed.push(self.charged(row, &why));
+                }
                 Err(why) => results.failed.push(unsendable(row, &why)),
             }
         }

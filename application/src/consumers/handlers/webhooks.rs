@@ -4,12 +4,13 @@
 use async_trait::async_trait;
 use handover_domain::EventType;
 
+use crate::consumers::facts::Orders;
 use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::ports::UnitOfWork;
 
 /// Finds the subscriptions of an event.
 ///
-/// Late events: deliveries are independent of each other.
+/// Late events: deliveries are independent of each other, so an event of an order is delivered whatever the order did since.
 pub struct Webhooks;
 
 #[async_trait]
@@ -35,11 +36,11 @@ impl Handler for Webhooks {
         }
     }
 
-    async fn apply(
-        &self,
-        _unit: &mut dyn UnitOfWork,
-        events: &[Event],
-    ) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let orders = Orders::read(unit, events).await?;
+        for event in events.iter().filter(|event| event.is_about_order()) {
+            orders.confirming(event, event.body()?)?;
+        }
         Ok(events.iter().map(|_| Applied::result("no subscription")).collect())
     }
 }

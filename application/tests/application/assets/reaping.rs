@@ -2,6 +2,7 @@
 
 use handover_application::ConsistencySettings;
 use handover_application::jobs::{LockTimeoutReaper, Reaped};
+use handover_application::ports::OutboxRow;
 use handover_application::use_cases::*;
 use handover_domain::*;
 
@@ -67,6 +68,29 @@ async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_
     assert_eq!(market.world.status(paid.event_id.as_str()).await, OutboxStatus::Retry);
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
     assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default(), "it is on its way");
+}
+
+/// What somebody inserted by hand is older than the event, and can never end a lock.
+#[tokio::test(start_paused = true)]
+async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
+    let (market, order) = held().await;
+    let said = EventBody::OrderPaid(OrderPaid {
+        order: order.facts(),
+        pay_time: market.world.now(),
+        amount: Money::from_minor(1).unwrap(),
+        product: order.product,
+    });
+    market.process.commit(vec![market.world.event("by-hand", 0, &said)]).await;
+    let payment = market.process.started_payment(order.id).await;
+    market.process.settle(&payment, PaymentResult::Success).await.unwrap();
+    let rows = market.world.rows().await;
+    let is_real = |row: &&OutboxRow| row.event_type == "ORDER_PAID" && row.event_id.as_str() != "by-hand";
+    let paid = rows.iter().find(is_real).unwrap().event_id.as_str();
+    market.world.pretend_sent(&["by-hand", paid]).await;
+    pass(secs(3_600)).await;
+    assert_eq!(reaper(&market).reap().await.unwrap().sent_again, 1);
+    assert_eq!(market.world.status(paid).await, OutboxStatus::Retry);
+    assert_eq!(market.world.status("by-hand").await, OutboxStatus::Sent);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use handover_application::ConsistencySettings;
 use handover_application::jobs::ConsistencyRepair;
-use handover_application::ports::{OutboxRow, Store};
+use handover_application::ports::{NewEvent, OutboxRow, Store};
 use handover_domain::*;
 
 use super::market::{Market, With};
@@ -70,4 +70,28 @@ async fn a_sound_market_is_left_alone_and_so_are_orders_beyond_the_window() {
     pass(secs(601)).await;
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
+}
+
+/// A row inserted by hand that no consumer applies announces nothing: the order's real event is still missing.
+#[tokio::test(start_paused = true)]
+async fn a_row_that_no_consumer_applies_hides_no_lost_event() {
+    let market = Market::open().await;
+    let order = market.locked(With::default()).await;
+    pays_silently(&market, &order).await;
+    let wrong_amount = EventBody::OrderPaid(OrderPaid {
+        order: order.facts(),
+        pay_time: market.world.now(),
+        amount: Money::from_minor(1).unwrap(),
+        product: order.product,
+    });
+    let contradicting = market.world.event("by-hand-1", 0, &wrong_amount);
+    let unreadable = NewEvent {
+        event_id: "by-hand-2".parse().unwrap(),
+        payload: format!("{{\"orderId\":{}}}", order.id),
+        ..contradicting.clone()
+    };
+    market.process.commit(vec![contradicting, unreadable]).await;
+    assert_eq!(repair(&market).repair().await.unwrap(), 1);
+    assert_eq!(repair(&market).repair().await.unwrap(), 0);
+    assert_eq!(paid_rows(&market).await.len(), 3);
 }
