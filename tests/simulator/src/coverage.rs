@@ -20,6 +20,8 @@ pub struct Coverage {
 pub(crate) const PLACES: &[&str] = &[
     "a second event of a fact",
     "a FAILED event",
+    "a row that can never be sent",
+    "an event that its order contradicts",
     "a completed order",
     "a dead letter",
     "a partition lost in the middle of a window",

@@ -89,6 +89,8 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             (NOTHING, "NEW"),
             ("NEW", "SENT"),
             ("NEW", "RETRY"),
+            // A row that can never be sent.
+            ("NEW", "FAILED"),
             ("RETRY", "RETRY"),
             ("RETRY", "SENT"),
             ("RETRY", "FAILED"),

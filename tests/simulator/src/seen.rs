@@ -19,6 +19,8 @@ pub(crate) struct Seen {
     pub(crate) released: BTreeSet<AggregateRef>,
     /// Bodies of messages that are no event of ours; each has to end up where a person sees it.
     pub(crate) strays: Vec<String>,
+    /// Of these, the ones that a queue may have lost: a person may see them.
+    pub(crate) lost_strays: Vec<String>,
     /// Events that the broker confirmed for one queue alone.
     pub(crate) sent_back: BTreeSet<(String, EventId)>,
     /// Events that the broker refused, each by itself, since when; until that is written down.

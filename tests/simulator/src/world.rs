@@ -375,6 +375,9 @@ impl World {
         for _ in 0..TIDIED {
             operators::tidy_up(&self.app(0), &self.faults, &self.journal).await;
             open = self.rest(&evidence).await;
+            while operators::release_misled(&self.app(0), &self.faults).await {
+                open = self.rest(&evidence).await;
+            }
             let letters = oracle::open_letters(&self.store).await.expect("the plain store answers");
             if !open.is_empty() || letters == 0 {
                 break;

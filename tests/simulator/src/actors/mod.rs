@@ -9,6 +9,7 @@ pub(crate) mod gifts;
 pub(crate) mod journal;
 pub(crate) mod operators;
 mod repeats;
+pub(crate) mod rows_by_hand;
 pub(crate) mod weather;
 
 use handover_application::{Actor, CommandContext, Role, Trace};

@@ -1,26 +1,28 @@
 //! Operators: they redrive what failed, replay and discard dead letters, release what is held, and look.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use handover_application::ports::{
-    DeadLetterFilter, DeadLetterStatus, NewEvent, OutboxFilter, OutboxRow, StoreError,
-};
+use handover_application::App;
+use handover_application::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
 use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
-use handover_application::{App, with_tx};
 use handover_domain::{OutboxStatus, TenantId};
 
 use super::journal::{Journal, Told};
-use super::{by_operator, gifts, tenants};
+use super::{by_operator, gifts, rows_by_hand, tenants};
 use crate::faults::Faults;
 
 /// What an operator does now and then.
 pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
     let tenant = if faults.dice.permille(500) { first } else { second };
-    let done = match faults.dice.below(13) {
+    let done = match faults.dice.below(14) {
         12 => {
             gifts::one(app, faults, journal, tenant).await;
+            Ok(())
+        }
+        13 => {
+            rows_by_hand::mislead(app, faults, tenant).await;
             Ok(())
         }
         0 | 1 => redrive(app, faults, journal, tenant, OutboxStatus::Failed).await,
@@ -51,9 +53,42 @@ pub(crate) async fn tidy_up(app: &App, faults: &Faults, journal: &Journal) {
         let done = replay(app, faults, tenant).await;
         complain(faults, "replay", done);
         for _ in 0..faults.dice.below(4) {
-            insert_again(app, faults, tenant).await;
+            rows_by_hand::repeat(app, faults, tenant).await;
         }
     }
+}
+
+/// Lets the events pass that a row holds which can never be sent; whether there are any.
+pub(crate) async fn release_misled(app: &App, faults: &Faults) -> bool {
+    if app.rules.on_failed == OnFailed::Continue {
+        return false;
+    }
+    let mut released = 0;
+    for tenant in tenants() {
+        let context = by_operator(faults, tenant);
+        let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
+        let failed = match outbox(app, &context, filter, None, 100).await {
+            Ok(failed) => failed.items,
+            Err(error) => {
+                complain(faults, "look", Err(error));
+                continue;
+            }
+        };
+        let aggregates: BTreeSet<(String, i64)> = failed
+            .into_iter()
+            .filter(|row| rows_by_hand::is_unsendable(&row.event_id))
+            .map(|row| (row.aggregate.kind, row.aggregate.id))
+            .collect();
+        for aggregate in aggregates {
+            match release_aggregate(app, &context, None, aggregate, Some(reason())).await {
+                Ok(events) => released += events,
+                // It holds nothing, or was released before.
+                Err(UseCaseError::NotFound { .. }) => {}
+                Err(error) => complain(faults, "release", Err(error)),
+            }
+        }
+    }
+    released > 0
 }
 
 /// Where nothing is wrong, nothing may be refused.
@@ -131,48 +166,6 @@ async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
     let released = release_aggregate(app, &context, None, aggregate, Some(reason())).await?;
     faults.note("an operator", || format!("releases {released} events of order {}", one.effect.aggregate.id));
     Ok(())
-}
-
-/// Ids of the rows that an operator inserts by hand begin with this.
-pub(crate) const BY_HAND: &str = "by-hand-";
-
-/// 004 Q5: somebody takes an event for lost and inserts it once more, under a new id.
-async fn insert_again(app: &App, faults: &Faults, tenant: TenantId) {
-    let Ok(mut view) = app.view().await else { return };
-    let filter = OutboxFilter { tenant: Some(tenant), ..OutboxFilter::default() };
-    let Ok(rows) = view.outbox_page(&filter, None, 50).await else { return };
-    drop(view);
-    let of_orders: Vec<&OutboxRow> =
-        rows.iter().filter(|row| row.aggregate.kind == "Order" && row.is_ordered()).collect();
-    let Some(row) = faults.dice.pick(&of_orders) else { return };
-    let event = NewEvent {
-        event_id: format!("{BY_HAND}{:x}", faults.dice.below(u64::MAX)).parse().expect("a legal id"),
-        event_type: row.event_type.clone(),
-        aggregate: row.aggregate.clone(),
-        aggregate_seq: row.aggregate_seq,
-        payload: row.payload.clone(),
-        metadata: row.metadata.clone(),
-        occurred_at: row.create_time,
-        max_retry_count: row.max_retry_count,
-    };
-    faults
-        .note("an operator", || format!("inserts {} {} as {}", row.event_type, row.event_id, event.event_id));
-    let events = Arc::new([event]);
-    let inserted = with_tx::<(), StoreError, _>(&app.tx, move |unit, attempt| {
-        let events = Arc::clone(&events);
-        Box::pin(async move {
-            let id = &events[0].event_id;
-            if attempt.may_have_happened()
-                && !unit.outbox_by_event(std::slice::from_ref(id)).await?.is_empty()
-            {
-                return Ok(());
-            }
-            unit.append(events.as_ref()).await
-        })
-    });
-    if inserted.await.is_ok() {
-        faults.cover(|coverage| coverage.place("a second event of a fact"));
-    }
 }
 
 /// An operator sees the rows of its own tenant and no others.

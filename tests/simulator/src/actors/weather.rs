@@ -80,7 +80,7 @@ fn purge(faults: &Faults, broker: &MemoryBroker) {
         let lost = broker.purge(queue);
         faults.note("weather", || format!("{queue} loses {lost} messages"));
         if lost > 0 {
-            faults.seen(|seen| seen.strays.clear());
+            faults.seen(|seen| seen.lost_strays.append(&mut seen.strays));
         }
     }
 }

@@ -6,6 +6,7 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::Case;
+use crate::actors::rows_by_hand::is_misleading;
 
 /// What all orders together have done to purses and coupons.
 #[derive(Default)]
@@ -72,7 +73,8 @@ fn applied(case: &Case<'_>, consumer: &str, rows: &[&OutboxRow], kind: EventType
 pub(super) fn is_parked(case: &Case<'_>, order: &Order, asset: Asset) -> bool {
     let paid = EventType::OrderPaid.as_str();
     let about = |row: &&OutboxRow| {
-        row.aggregate.tenant == order.tenant && row.aggregate.id == order.id.get() && row.event_type == paid
+        let is_about = row.aggregate.tenant == order.tenant && row.aggregate.id == order.id.get();
+        is_about && row.event_type == paid && !is_misleading(&row.event_id)
     };
     let mut events = case.rows.iter().filter(about).peekable();
     events.peek().is_some()

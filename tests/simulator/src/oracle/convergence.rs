@@ -10,6 +10,7 @@ use handover_domain::*;
 use super::good_day::{At, GoodDay};
 use super::{Evidence, is_second, money};
 use crate::actors;
+use crate::actors::rows_by_hand::is_misleading;
 
 /// What does not end as it does on a good day.
 pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {
@@ -25,7 +26,7 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseC
     let mut good = GoodDay::begin(evidence).await?;
     let rows = evidence.rows().await?;
     let all: Vec<&OutboxRow> = rows.iter().collect();
-    for row in rows.iter().filter(|row| !is_second(row, &all)) {
+    for row in rows.iter().filter(|row| !is_second(row, &all) && !is_misleading(&row.event_id)) {
         if let Err(error) = good.repeat(evidence, row).await {
             if has_refused_locks(&good.evidence).await? {
                 break;

@@ -7,6 +7,7 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{ALL, Case};
+use crate::actors::rows_by_hand::is_misleading;
 use crate::setting::ATTEMPTS;
 
 /// What an operator did once is in the audit log once.
@@ -30,7 +31,7 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     }
     let tidied = case.evidence.tidied;
     for row in case.rows {
-        if tidied && row.status == OutboxStatus::Failed {
+        if tidied && row.status == OutboxStatus::Failed && !is_misleading(&row.event_id) {
             case.breaks(format!(
                 "{} {} was redriven on a good day and is FAILED",
                 row.event_type, row.event_id
@@ -39,7 +40,9 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     }
     for subscriber in standard(&case.evidence.app) {
         let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
-        for row in case.rows.iter().filter(|row| takes.contains(&row.event_type.as_str())) {
+        let is_taken =
+            |row: &&OutboxRow| takes.contains(&row.event_type.as_str()) && !is_misleading(&row.event_id);
+        for row in case.rows.iter().filter(is_taken) {
             let record = case.record(name, &row.event_id).cloned();
             check_one(case, (name, subscriber.queue), row, record.as_ref());
         }

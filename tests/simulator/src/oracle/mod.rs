@@ -9,6 +9,7 @@ mod effects;
 mod good_day;
 mod history;
 mod log;
+mod misleading;
 mod money;
 mod parties;
 mod promises;
@@ -23,7 +24,7 @@ use handover_domain::*;
 
 use super::actors::bank::Bank;
 use super::actors::journal::Journal;
-use super::actors::operators::BY_HAND;
+use super::actors::rows_by_hand::{is_by_hand, is_misleading};
 use super::faults::Faults;
 
 const ALL: u32 = 100_000;
@@ -50,9 +51,8 @@ impl Evidence {
 
 /// Whether somebody inserted this row by hand, for a fact whose own event is there.
 fn is_second(row: &OutboxRow, rows: &[&OutboxRow]) -> bool {
-    let is_by_hand = |row: &OutboxRow| row.event_id.as_str().starts_with(BY_HAND);
     // The row of a fact may be lost; then the one inserted by hand is its event.
-    is_by_hand(row) && rows.iter().any(|other| fact_of(other) == fact_of(row) && other.id < row.id)
+    is_by_hand(&row.event_id) && rows.iter().any(|other| fact_of(other) == fact_of(row) && other.id < row.id)
 }
 
 /// The fact that a row announces: two events of one fact differ in their ids alone.
@@ -147,9 +147,14 @@ impl Case<'_> {
 pub(crate) use convergence::differences;
 pub(crate) use money::flaws;
 
-/// How many dead letters nobody has decided on.
-pub(crate) async fn open_letters(store: &dyn Store) -> Result<u64, StoreError> {
-    store.view().await?.undecided_dead_letters(None).await
+/// How many dead letters nobody has decided on and a replay may close.
+pub(crate) async fn open_letters(store: &dyn Store) -> Result<usize, StoreError> {
+    let letters = store.view().await?.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
+    let is_open = |letter: &DeadLetter| {
+        let is_undecided = matches!(letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying);
+        is_undecided && !letter.key.parse().is_ok_and(|event| is_misleading(&event))
+    };
+    Ok(letters.iter().filter(|it| is_open(&it.effect)).count())
 }
 
 /// How many orders and events there are.
@@ -216,7 +221,8 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     let rows = evidence.rows().await?;
     let mut case = case(evidence, &rows).await?;
     let mut of_order: BTreeMap<(TenantId, i64), Vec<&OutboxRow>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.aggregate.kind == "Order") {
+    let is_true = |row: &&OutboxRow| !is_misleading(&row.event_id);
+    for row in rows.iter().filter(|row| row.aggregate.kind == "Order").filter(is_true) {
         of_order.entry((row.aggregate.tenant, row.aggregate.id)).or_default().push(row);
     }
     let mut orders: Vec<Order> = Vec::new();
@@ -238,6 +244,7 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     money::check(&mut case, &used).await?;
     promises::check(&mut case).await?;
     log::check(&mut case).await?;
+    misleading::check(&mut case);
     Ok(case.broken)
 }
 

@@ -12,6 +12,7 @@ use handover_domain::*;
 use super::assets::{Used, is_parked};
 use super::{ALL, Case, Evidence};
 use crate::actors;
+use crate::actors::rows_by_hand::is_misleading;
 
 /// How many in 1,000 days end with a reconciliation.
 const RECONCILED: u64 = 500;
@@ -28,7 +29,7 @@ pub(super) async fn unsettled(case: &mut Case<'_>) -> Result<Vec<String>, StoreE
     let paid: BTreeSet<(TenantId, i64)> = case
         .rows
         .iter()
-        .filter(|row| row.event_type == EventType::OrderPaid.as_str())
+        .filter(|row| row.event_type == EventType::OrderPaid.as_str() && !is_misleading(&row.event_id))
         .map(|row| (row.aggregate.tenant, row.aggregate.id))
         .collect();
     for order in orders(case.view.as_mut(), case.evidence.app.now()).await? {
@@ -197,12 +198,17 @@ async fn check_reconciled(case: &mut Case<'_>) -> Result<(), StoreError> {
             for finding in told.findings {
                 // A stray message is of no event, and lies there on purpose.
                 let is_stray = |id: &EventId| {
-                    let strays = case.evidence.faults.seen(|seen| seen.strays.clone());
-                    strays.iter().any(|body| body.contains(id.as_str()))
+                    case.evidence.faults.seen(|seen| {
+                        let mut strays = seen.strays.iter().chain(&seen.lost_strays);
+                        strays.any(|body| body.contains(id.as_str()))
+                    })
                 };
                 if finding.kind == FindingKind::UnknownEvent
                     && finding.event_id.as_ref().is_some_and(is_stray)
                 {
+                    continue;
+                }
+                if finding.event_id.as_ref().is_some_and(is_misleading) {
                     continue;
                 }
                 let (kind, order) = (finding.kind, finding.order.map_or(0, OrderId::get));

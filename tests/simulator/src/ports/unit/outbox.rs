@@ -9,7 +9,7 @@ use handover_application::ports::*;
 use handover_domain::*;
 
 use super::{Faulty, passes_on};
-use crate::actors::operators::BY_HAND;
+use crate::actors::rows_by_hand::{is_by_hand, is_unsendable};
 use crate::faults::{CrashPoint, Fault};
 use crate::setting::RELAY_RESTS;
 
@@ -164,7 +164,7 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
                 it.aggregate == row.aggregate && it.is_ordered() && it.aggregate_seq < row.aggregate_seq
             });
             // What was inserted by hand may have come when this one was on its way.
-            let earlier = earlier.filter(|it| !it.event_id.as_str().starts_with(BY_HAND));
+            let earlier = earlier.filter(|it| !is_by_hand(&it.event_id));
             for it in earlier {
                 let (confirmed, given_up, released) = faults.seen(|seen| {
                     let id = &it.event_id;
@@ -189,6 +189,13 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
     fn check_failed(&mut self, row: &OutboxRow, after: &FailedPublish) {
         if (row.retry_count, row.next_retry_time) == (after.retry_count, after.next_retry_time) {
             // The same settlement again, after a commit of unknown outcome; or it waits as before.
+            return;
+        }
+        if is_unsendable(&row.event_id) {
+            if after.status != OutboxStatus::Failed {
+                let broken = format!("{} can never be sent, and is to be tried again", of(row));
+                self.wrote.broken.push(broken);
+            }
             return;
         }
         let charged = after.status == OutboxStatus::Failed || after.next_retry_time.is_some();
