@@ -15,7 +15,7 @@ use handover_simulator::campaign;
 use handover_simulator::{Profile, Run, play};
 
 /// Seeds in which each planted fault must show.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 
 #[test]
 fn every_planted_fault_is_found() {
