@@ -12,7 +12,7 @@ use crate::ports::{
     Broker, EventMetadata, Gateway, GatewayError, IdempotencyStore, NewEvent, OnFailed, RefundRequest,
     StoreError, UnitOfWork, View,
 };
-use crate::{CommandContext, Extensions, Ids, Transactor};
+use crate::{CommandContext, EventRegistry, Extensions, Ids, Transactor};
 
 /// The rules that are settings.
 #[derive(Debug, Clone)]
@@ -62,6 +62,8 @@ pub struct App {
     pub rules: Arc<Rules>,
     /// Event types and consumers beside the marketplace's own.
     pub extensions: Arc<Extensions>,
+    /// Every event type, the marketplace's and the added ones.
+    pub registry: Arc<EventRegistry>,
     /// How long idempotency keys and answers last.
     pub requests: Arc<RequestSettings>,
     /// Where the keys of requests are that keep their answers afterwards, if not in the database.
@@ -76,6 +78,7 @@ impl App {
             tx,
             broker,
             gateway: Arc::new(NoGateway),
+            registry: Arc::new(Extensions::default().registry(rules.pending_timeout)),
             rules: Arc::new(rules),
             extensions: Arc::default(),
             requests: Arc::default(),
@@ -90,7 +93,8 @@ impl App {
 
     /// The same application with these event types and consumers.
     pub fn extended(self, extensions: Extensions) -> App {
-        App { extensions: Arc::new(extensions), ..self }
+        let registry = Arc::new(extensions.registry(self.rules.pending_timeout));
+        App { extensions: Arc::new(extensions), registry, ..self }
     }
 
     /// The same application with these limits of idempotency keys.

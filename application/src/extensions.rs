@@ -1,11 +1,13 @@
 //! What a service adds that is built on these crates: event types and consumers of its own.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
+
+use handover_domain::{AggregateType, EventType};
 
 use crate::consumers::{Subscriber, standard};
-use crate::topology::{QueueSpec, Topology};
-use crate::{App, topology};
+use crate::topology::{QueueSpec, Topology, timeout_delay_key};
+use crate::{App, EventRegistry, EventSpec, topology};
 
 /// Whether the marketplace itself runs beside the extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +23,7 @@ pub enum Marketplace {
 #[derive(Clone, Default)]
 pub struct Extensions {
     marketplace: Marketplace,
-    routes: BTreeMap<String, String>,
+    events: Vec<EventSpec>,
     consumers: Vec<(Subscriber, Vec<String>)>,
 }
 
@@ -36,9 +38,9 @@ impl Extensions {
         self.marketplace
     }
 
-    /// Events of this type are published with this routing key. A type of the marketplace keeps its own.
-    pub fn route(mut self, event_type: &str, routing_key: &str) -> Extensions {
-        self.routes.insert(event_type.to_owned(), routing_key.to_owned());
+    /// Adds an event type. A type of the marketplace keeps its own routing key as long as the marketplace runs.
+    pub fn event(mut self, spec: EventSpec) -> Extensions {
+        self.events.push(spec);
         self
     }
 
@@ -49,10 +51,34 @@ impl Extensions {
         self
     }
 
-    /// The key of an added event type.
-    pub(crate) fn routing_key(&self, event_type: &str) -> Option<&str> {
-        self.routes.get(event_type).map(String::as_str)
+    /// Every event type of the application; the deadline of an order decides where ORDER_TIMEOUT waits.
+    pub(crate) fn registry(&self, pending_timeout: Duration) -> EventRegistry {
+        let own = match self.marketplace {
+            Marketplace::Runs => marketplace_events(pending_timeout),
+            Marketplace::Absent => EventRegistry::default(),
+        };
+        self.events.iter().cloned().fold(own, EventRegistry::with)
     }
+}
+
+/// The event types of the marketplace (spec §3).
+fn marketplace_events(pending_timeout: Duration) -> EventRegistry {
+    let spec = |event_type: &EventType| {
+        let routing_key = if *event_type == EventType::OrderTimeout {
+            timeout_delay_key(pending_timeout)
+        } else {
+            event_type.routing_key().to_owned()
+        };
+        let aggregate = event_type.aggregate();
+        let id_field = match aggregate {
+            AggregateType::Order => "orderId",
+            AggregateType::Payment => "paymentId",
+            AggregateType::Refund => "refundId",
+            AggregateType::Invoice => "invoiceId",
+        };
+        EventSpec::new(event_type.as_str(), routing_key).about(aggregate.as_str(), id_field)
+    };
+    EventType::ALL.iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
 }
 
 impl fmt::Debug for Extensions {
@@ -60,7 +86,7 @@ impl fmt::Debug for Extensions {
         let consumers: Vec<_> = self.consumers.iter().map(|(added, keys)| (added.queue, keys)).collect();
         f.debug_struct("Extensions")
             .field("marketplace", &self.marketplace)
-            .field("routes", &self.routes)
+            .field("events", &self.events)
             .field("consumers", &consumers)
             .finish()
     }

@@ -22,6 +22,7 @@ pub mod mutants;
 mod mutants;
 pub mod ports;
 mod privacy;
+mod registry;
 pub mod relay;
 pub mod runtime;
 mod settings;
@@ -43,6 +44,7 @@ pub use handover_domain::Trace;
 pub use ids::{BLOCK, Ids, event_id};
 pub use lease_watch::LeaseWatch;
 pub use privacy::MASK;
+pub use registry::{EventRegistry, EventSpec};
 pub use settings::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Settings, TimeoutSettings,
 };

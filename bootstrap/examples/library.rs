@@ -9,7 +9,7 @@ use handover_application::consumers::{Applied, Event, Handler, HandlerError, Sub
 use handover_application::ports::*;
 use handover_application::runtime::{self, Roles};
 use handover_application::{
-    App, Extensions, Marketplace, Rules, Settings, Tasks, Transactor, TxPolicy, Wake, with_tx,
+    App, EventSpec, Extensions, Marketplace, Rules, Settings, Tasks, Transactor, TxPolicy, Wake, with_tx,
 };
 use handover_domain::{AggregateRef, OutboxStatus, PointsRules, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions, Statements};
@@ -107,7 +107,7 @@ async fn library(file: &std::path::Path) -> Result<(App, Wake), Error> {
     };
     let reminders = Subscriber { queue: "library.reminders.queue", handler: Arc::new(Reminders) };
     let own = Extensions::new(Marketplace::Absent)
-        .route("BOOK_LENT", "book.lent")
+        .event(EventSpec::new("BOOK_LENT", "book.lent"))
         .consumer(reminders, &["book.lent"]);
     let (pending_timeout, on_failed) = (Duration::from_secs(900), OnFailed::Continue);
     let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };

@@ -247,7 +247,8 @@ impl Worker {
         count: CountFirst,
         counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
-        let identity = match identify(self.inbox.app.view().await?.as_mut(), &delivery.message).await {
+        let app = &self.inbox.app;
+        let identity = match identify(app.view().await?.as_mut(), &app.registry, &delivery.message).await {
             // The outbox row cannot be read until a person corrects it, so the message is parked.
             Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
             other => other?,

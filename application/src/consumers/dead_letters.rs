@@ -207,7 +207,7 @@ impl DeadLetterDrainer {
         let queue = died_in(delivery);
         let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
         let now = self.app.now();
-        let reason = match (identify(unit, &delivery.message).await?, inbox) {
+        let reason = match (identify(unit, &self.app.registry, &delivery.message).await?, inbox) {
             (Identity::Genuine(event), Some(inbox)) => {
                 park_event(unit, inbox, &event, now).await?;
                 return Ok(None);

@@ -19,7 +19,7 @@ use crate::ports::{
 };
 use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
-use crate::{App, UnitError, texts};
+use crate::{App, EventRegistry, UnitError, texts};
 
 /// Locks of others are waited for this long, and what a statement waits beyond it; then the delivery gives up its place.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Inbox {
     ) -> Result<Vec<Applied>, InboxError> {
         let begun = self.app.now();
         let event = |step: &&Unapplied| match carriers.get(&step.event.event_id) {
-            Some(envelope) => Event::carried_by(envelope, &step.event),
+            Some(envelope) => Ok(Event::carried_by(envelope, &step.event)),
             None => Event::of(&step.event),
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
@@ -277,6 +277,7 @@ pub(super) fn following(
 /// message is foreign may quote it, so it is bounded.
 pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     view: &mut V,
+    registry: &EventRegistry,
     message: &Message,
 ) -> Result<Identity, StoreError> {
     let envelope = match Envelope::parse(&message.body) {
@@ -284,11 +285,11 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
         Err(error) => return Ok(Identity::foreign(format!("{}: {error}", texts::CONSUME_FAILED))),
     };
     let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
-        return Ok(Identity::foreign(match envelope.body() {
-            Err(handover_domain::EnvelopeError::UnknownType { name }) => {
-                format!("{}: {name}", texts::UNSUPPORTED_TYPE)
-            }
-            _ => format!("{}: there is no outbox row of event {}", texts::CONSUME_FAILED, envelope.event_id),
+        let Envelope { event_id, event_type, .. } = &envelope;
+        return Ok(Identity::foreign(if registry.knows(event_type) {
+            format!("{}: there is no outbox row of event {event_id}", texts::CONSUME_FAILED)
+        } else {
+            format!("{}: {event_type}", texts::UNSUPPORTED_TYPE)
         }));
     };
     if carries(&envelope, &row) {
@@ -313,8 +314,8 @@ pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
 
 /// Whether a payload is the one of a row. Written as we write it, it needs no parsing.
 fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
-    payload.to_string() == row
-        || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
+    let written = payload.to_string();
+    written == row || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
 }
 
 /// A delivery, and what it carries: parsed once.

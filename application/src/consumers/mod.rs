@@ -43,25 +43,20 @@ pub use handlers::{AssetKeeper, Credit, Fulfillment, Inventory, StatusSync, Time
 pub struct Event {
     /// The row. The truth about the event.
     pub row: OutboxRow,
-    body: Option<EventBody>,
+    /// What the marketplace reads in it. A service of its own may use the same names for other payloads.
+    body: Result<EventBody, EnvelopeError>,
 }
 
 impl Event {
-    /// The event of a row. A row of the marketplace's own types whose payload is none is unrecoverable.
+    /// The event of a row. A row whose payload is no JSON object is unrecoverable.
     pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
         let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
-        Event::carried_by(&envelope, row)
+        Ok(Event::carried_by(&envelope, row))
     }
 
     /// The event of a row whose envelope is parsed already.
-    pub(crate) fn carried_by(envelope: &Envelope, row: &OutboxRow) -> Result<Event, HandlerError> {
-        let body = match envelope.body() {
-            Ok(body) => Some(body),
-            // A type of somebody else's: its handler reads the payload.
-            Err(EnvelopeError::UnknownType { .. }) => None,
-            Err(error) => return Err(HandlerError::Unrecoverable(error.to_string())),
-        };
-        Ok(Event { row: row.clone(), body })
+    pub(crate) fn carried_by(envelope: &Envelope, row: &OutboxRow) -> Event {
+        Event { row: row.clone(), body: envelope.body() }
     }
 
     /// Whether it is about an order, and not about a payment or a refund.
@@ -69,9 +64,15 @@ impl Event {
         self.row.aggregate.kind == AggregateType::Order.as_str()
     }
 
-    /// The payload of one of the marketplace's own types; any other event is not for the handler that asks.
+    /// The payload of one of the marketplace's own types. Any other is unrecoverable, and so is one without its fields.
     pub fn body(&self) -> Result<&EventBody, HandlerError> {
-        self.body.as_ref().ok_or_else(|| untaken(self))
+        self.body.as_ref().map_err(|error| {
+            if matches!(error, EnvelopeError::UnknownType { .. }) {
+                untaken(self)
+            } else {
+                HandlerError::Unrecoverable(error.to_string())
+            }
+        })
     }
 
     /// The payload as a type of the handler's own; one that does not fit is unrecoverable.

@@ -62,7 +62,7 @@ impl Relay {
     async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         let (mut window, mut sent) = (Vec::with_capacity(ready.len()), Vec::with_capacity(ready.len()));
         for row in ready {
-            match outgoing(&self.app, row) {
+            match outgoing(&self.app.registry, row) {
                 Ok(message) => {
                     window.push(message);
                     sent.push(*row);
@@ -103,7 +103,7 @@ impl Relay {
             if self.app.tx.tasks.stopping().is_cancelled() {
                 return;
             }
-            let Ok(message) = outgoing(&self.app, row) else { continue };
+            let Ok(message) = outgoing(&self.app.registry, row) else { continue };
             match self.publish(vec![message]).await {
                 Ok(outcomes) => self.sort(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results),
                 Err(BrokerError::Refused { what }) => results.failed.push(self.charged(row, &what)),

@@ -38,8 +38,11 @@ impl Handler for Webhooks {
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
-        for event in events.iter().filter(|event| event.is_about_order()) {
-            orders.confirming(event, event.body()?)?;
+        for event in events {
+            let body = event.body()?;
+            if event.is_about_order() {
+                orders.confirming(event, body)?;
+            }
         }
         Ok(events.iter().map(|_| Applied::result("no subscription")).collect())
     }

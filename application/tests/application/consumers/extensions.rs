@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use handover_application::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_application::ports::*;
 use handover_application::runtime::{self, Roles};
-use handover_application::{Extensions, Marketplace, Settings};
+use handover_application::{EventSpec, Extensions, Marketplace, Settings};
 use handover_domain::{AggregateRef, ConsumeStatus, OutboxStatus, UserId};
 
 use super::scripted::leave_effect;
@@ -29,7 +29,7 @@ impl Handler for Loans {
     }
 
     fn takes(&self) -> &'static [&'static str] {
-        &["BOOK_LENT"]
+        &["BOOK_LENT", "ORDER_CREATED"]
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -44,7 +44,7 @@ impl Handler for Loans {
 
 fn extensions(marketplace: Marketplace) -> Extensions {
     let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };
-    Extensions::new(marketplace).route("BOOK_LENT", "book.lent").consumer(loans, &["book.*"])
+    Extensions::new(marketplace).event(EventSpec::new("BOOK_LENT", "book.lent")).consumer(loans, &["book.*"])
 }
 
 fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
@@ -102,4 +102,25 @@ async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where
     eventually(millis(500), async || world.status("burnt").await == OutboxStatus::Failed).await;
     let error = world.row("burnt").await.last_error.unwrap_or_default();
     assert!(error.contains("事件类型不支持: BOOK_BURNT"), "{error}");
+}
+
+/// Names are the service's own: without the marketplace, ORDER_CREATED is whatever the service says.
+#[tokio::test(start_paused = true)]
+async fn a_type_of_another_service_may_have_a_name_of_the_marketplace() {
+    let world = World::new().await;
+    let mut process = world.process();
+    let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };
+    let added = EventSpec::new("ORDER_CREATED", "book.ordered");
+    let extensions = Extensions::new(Marketplace::Absent).event(added).consumer(loans, &["book.*"]);
+    process.app = process.app.clone().extended(extensions);
+    runtime::prepare(&process.app).await.unwrap();
+    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    let ordered =
+        |id: &str, seq| book(&world, id, "ORDER_CREATED", 7, seq, r#"{"reader":3,"orderId":"A-1"}"#);
+    process.commit(vec![ordered("first", 1), ordered("second", 2)]).await;
+    eventually(secs(5), async || world.effects(7).await == ["first", "second"]).await;
+    world.deliver(QUEUE, "first").await;
+    eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
+    assert_eq!(world.effects(7).await, ["first", "second"], "the second copy changes nothing");
+    assert_eq!(world.letters().await, []);
 }

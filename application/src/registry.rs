@@ -1,0 +1,78 @@
+//! What relay and consumers know of event types. A type that nobody registered is never sent.
+
+use std::collections::BTreeMap;
+
+use handover_domain::Envelope;
+use serde_json::Value;
+
+/// One event type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventSpec {
+    name: String,
+    routing_key: String,
+    subject: Option<Subject>,
+}
+
+/// What every event of a type is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Subject {
+    aggregate_type: &'static str,
+    id_field: &'static str,
+}
+
+impl EventSpec {
+    /// Events of this type are published with this routing key.
+    pub fn new(name: impl Into<String>, routing_key: impl Into<String>) -> EventSpec {
+        EventSpec { name: name.into(), routing_key: routing_key.into(), subject: None }
+    }
+
+    /// Every event of this type is about an aggregate of this type, whose id is also in this field of the payload. A row that
+    /// says otherwise is never sent: no consumer could apply it.
+    pub fn about(self, aggregate_type: &'static str, id_field: &'static str) -> EventSpec {
+        EventSpec { subject: Some(Subject { aggregate_type, id_field }), ..self }
+    }
+
+    /// Why this envelope cannot be an event of this type, if it cannot.
+    fn check(&self, envelope: &Envelope) -> Result<(), String> {
+        let Some(Subject { aggregate_type, id_field }) = self.subject else { return Ok(()) };
+        let kind = &envelope.aggregate_type;
+        if kind != aggregate_type {
+            return Err(format!("the aggregate_type of {} is {aggregate_type}, not {kind}", self.name));
+        }
+        let id = envelope.aggregate_id;
+        match envelope.payload.get(id_field).and_then(Value::as_i64) {
+            Some(other) if other != id => {
+                Err(format!("aggregate_id is {id}, and the payload's {id_field} is {other}"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The event types of one application, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventRegistry {
+    specs: BTreeMap<String, EventSpec>,
+}
+
+impl EventRegistry {
+    /// The same registry with one more type. A name that is taken keeps its type.
+    pub fn with(mut self, spec: EventSpec) -> EventRegistry {
+        self.specs.entry(spec.name.clone()).or_insert(spec);
+        self
+    }
+
+    /// Whether events of this type can be sent.
+    pub fn knows(&self, event_type: &str) -> bool {
+        self.specs.contains_key(event_type)
+    }
+
+    /// The key that an envelope is routed by; the error says why it can never be sent.
+    pub(crate) fn routing_key(&self, envelope: &Envelope) -> Result<&str, String> {
+        let event_type = &envelope.event_type;
+        let spec = self.specs.get(event_type);
+        let spec = spec.ok_or_else(|| format!("{}: {event_type}", crate::texts::UNSUPPORTED_TYPE))?;
+        spec.check(envelope)?;
+        Ok(&spec.routing_key)
+    }
+}
