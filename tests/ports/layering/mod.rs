@@ -4,6 +4,7 @@
 
 mod fixture;
 mod rules;
+mod words;
 
 use std::{
     error::Error,
