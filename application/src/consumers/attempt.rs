@@ -195,9 +195,13 @@ impl Inbox {
                 self.target(view.as_mut(), event).await?
             };
             let Some(step) = step else { continue };
+            let now = self.app.now();
+            let is_resting = |record: &ConsumeRecord| record.next_retry_time.is_some_and(|due| due > now);
             let (status, attempts) = match step.record.as_ref() {
                 None => (ConsumeStatus::Waiting, 0),
                 Some(record) => match record.status {
+                    // An attempt of somebody else failed meanwhile: the sweep takes it when it is due.
+                    ConsumeStatus::Failed if is_resting(record) => continue,
                     ConsumeStatus::Processing if counted.is_some_and(|counted| counted.is(&step)) => {
                         (ConsumeStatus::Waiting, record.attempts.saturating_sub(1))
                     }
@@ -206,7 +210,7 @@ impl Inbox {
                 },
             };
             let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
-            let record = self.record(&step, status, attempts, self.app.now());
+            let record = self.record(&step, status, attempts, now);
             // Moved: whoever was faster has it in the log.
             let (Written::Yes | Written::Moved) =
                 self.write(Consumption { next_retry_time, ..record }, None).await?;
