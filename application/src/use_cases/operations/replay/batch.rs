@@ -89,20 +89,21 @@ impl Batch {
         let earlier = done_before(unit, attempt, &self.entry).await?;
         let (mut begun, mut records, mut changed) = (Vec::with_capacity(self.letters.len()), Vec::new(), 0);
         for letter in &self.letters {
-            let record = unit.consumption(letter.consumer, &letter.event.event_id).await?;
-            let status = record.as_ref().map(|record| record.status);
-            let to = match status {
-                Some(ConsumeStatus::Success) => DeadLetterStatus::Replayed,
-                Some(_) | None if planted(Mutant::ReplayClosesLetterFirst) => DeadLetterStatus::Replayed,
-                Some(_) | None => DeadLetterStatus::Replaying,
-            };
+            // The letter before the log: who gives the event up once more writes both, and either is waited for here or
+            // opens the letter again.
             let note = self.entry.reason.clone();
-            let decision = Decision { note, ..letter.decision(&UNDECIDED, to, at) };
+            let decision = Decision { note, ..letter.decision(&UNDECIDED, DeadLetterStatus::Replaying, at) };
             if unit.decide(&decision).await? == Changed::None {
                 begun.push(decided_meanwhile(unit, letter, at).await?);
                 continue;
             }
             changed += 1;
+            let record = unit.consumption(letter.consumer, &letter.event.event_id).await?;
+            let status = record.as_ref().map(|record| record.status);
+            if status == Some(ConsumeStatus::Success) || planted(Mutant::ReplayClosesLetterFirst) {
+                let closing = letter.decision(&[DeadLetterStatus::Replaying], DeadLetterStatus::Replayed, at);
+                let (Changed::One | Changed::None) = unit.decide(&closing).await?;
+            }
             match status {
                 Some(ConsumeStatus::Success) => begun.push(Begun::Applied),
                 Some(ConsumeStatus::Dead) if planted(Mutant::ReplayLeavesLogDead) => {
