@@ -181,3 +181,53 @@ async fn more_letters_than_a_batch_go_all_in_one_call_up_to_a_thousand() {
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1, 1, false));
     assert_eq!(world.depth(QUEUE).await.ready, 1_001);
 }
+
+/// Between two replays of it the event died again, in a unit that the second one waits for.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_dies_while_its_letter_is_being_decided_is_tried_again() {
+    let broken = broken(&[("e-1", 7)]).await;
+    broken.process.kill().await;
+    let (world, process) = (&broken.world, with_scripted(broken.world.process(), &broken.handler));
+    let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
+    world.broker.nack_next(1);
+    let first = replay_dead_letters(&process.app, &operator(), command.clone()).await.unwrap();
+    assert_eq!(first.replayed, 0, "the broker refused it");
+    let letter = world.letter(QUEUE, "e-1").await;
+    assert_eq!(letter.status, DeadLetterStatus::Replaying);
+    let record = world.log(NAME, "e-1").await.unwrap();
+    assert_eq!(record.status, ConsumeStatus::Failed);
+
+    let row = world.row("e-1").await;
+    let dead = Consumption {
+        consumer: NAME.into(),
+        event_id: row.event_id,
+        event_type: row.event_type,
+        aggregate: row.aggregate,
+        aggregate_seq: row.aggregate_seq,
+        expected: Expected::At(record.status, record.attempts),
+        status: ConsumeStatus::Dead,
+        attempts: 1,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: Some("out of paper".into()),
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: String::new(),
+        cost_ms: 0,
+        consume_time: world.now(),
+    };
+    let mut dying = world.store.begin().await.unwrap();
+    dying.record(&[dead]).await.unwrap();
+    dying.park(&[DeadLetter { status: DeadLetterStatus::Open, ..letter }]).await.unwrap();
+    let operator = operator();
+    let second = replay_dead_letters(&process.app, &operator, command);
+    let died = async {
+        pass(millis(10)).await;
+        dying.commit().await.unwrap();
+    };
+    let (second, ()) = tokio::join!(second, died);
+    assert_eq!(second.unwrap().replayed, 1);
+    let record = world.log(NAME, "e-1").await.unwrap();
+    assert_eq!(record.status, ConsumeStatus::Failed, "it is to be tried, as its letter says");
+}
