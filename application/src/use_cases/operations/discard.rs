@@ -260,6 +260,11 @@ async fn close_in(
             records.push(given_up(consumer, event, record, &case.letter.reason, entry.at));
         }
     }
+    // A replay writes the log together with the letter. The letters are locked now: what it changed before is decided anew.
+    let locked = Standing::read(unit, cases).await?;
+    if cases.iter().any(|case| locked.record(case) != standing.record(case)) {
+        return Err(StoreError::Conflict { what: "the consume log of a dead letter".to_owned() });
+    }
     if !records.is_empty() {
         unit.record(&records).await?;
     }

@@ -7,7 +7,7 @@ use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
 use handover_domain::{ConsumeStatus, TenantId};
 
-use super::broken::{Broken, broken, whys_of, with_scripted};
+use super::broken::{Broken, broken, next_record, whys_of, with_scripted};
 use super::carrier::Fate;
 use super::crashes::{replayer, successor};
 use super::operators::*;
@@ -228,4 +228,35 @@ async fn letters_of_two_tenants_are_in_the_audit_log_of_each() {
         assert!(log.iter().all(|entry| entry.effect.actor == "command-line:root"));
         assert_eq!(log[0].effect.selection, r#"{"filter":{}}"#, "whose other rows it moved is not told");
     }
+}
+
+/// A replay revives the event in a unit that the discard waits for.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_replayed_while_its_letter_is_being_discarded_takes_no_effect() {
+    let broken = broken(&[("e-1", 7)]).await;
+    broken.process.kill().await;
+    let (world, process) = (&broken.world, with_scripted(broken.world.process(), &broken.handler));
+    let revived = next_record(world, "e-1", ConsumeStatus::Failed).await;
+    let letter = world.letter(QUEUE, "e-1").await;
+    let mut replaying = world.store.begin().await.unwrap();
+    let decision = Decision {
+        queue: letter.queue,
+        key: letter.key,
+        from: vec![DeadLetterStatus::Open],
+        to: DeadLetterStatus::Replaying,
+        note: None,
+        at: world.now(),
+    };
+    assert_eq!(replaying.decide(&decision).await.unwrap(), Changed::One);
+    replaying.record(&[revived]).await.unwrap();
+    let operator = operator();
+    let discarding = discard_dead_letters(&process.app, &operator, discard(keys(&["e-1"])));
+    let replayed = async {
+        pass(millis(10)).await;
+        replaying.commit().await.unwrap();
+    };
+    let (discarded, ()) = tokio::join!(discarding, replayed);
+    assert_eq!(discarded.unwrap().discarded, 1);
+    assert_eq!(world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
 }

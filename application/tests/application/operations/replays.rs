@@ -4,7 +4,7 @@ use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
 use handover_domain::*;
 
-use super::broken::{broken, park, with_scripted};
+use super::broken::{broken, next_record, park, with_scripted};
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};
 use crate::support::{CommitFault, TENANT, World, message, millis, pass};
@@ -197,26 +197,7 @@ async fn an_event_that_dies_while_its_letter_is_being_decided_is_tried_again() {
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!(record.status, ConsumeStatus::Failed);
 
-    let row = world.row("e-1").await;
-    let dead = Consumption {
-        consumer: NAME.into(),
-        event_id: row.event_id,
-        event_type: row.event_type,
-        aggregate: row.aggregate,
-        aggregate_seq: row.aggregate_seq,
-        expected: Expected::At(record.status, record.attempts),
-        status: ConsumeStatus::Dead,
-        attempts: 1,
-        next_retry_time: None,
-        lease_until: None,
-        error_message: Some("out of paper".into()),
-        idempotency_key: None,
-        consume_result: None,
-        payload_hash: String::new(),
-        trace_id: String::new(),
-        cost_ms: 0,
-        consume_time: world.now(),
-    };
+    let dead = next_record(world, "e-1", ConsumeStatus::Dead).await;
     let mut dying = world.store.begin().await.unwrap();
     dying.record(&[dead]).await.unwrap();
     dying.park(&[DeadLetter { status: DeadLetterStatus::Open, ..letter }]).await.unwrap();
