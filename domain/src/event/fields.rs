@@ -1,6 +1,6 @@
 //! Reads required fields out of a JSON object and says which one is missing or ill-typed.
 
-use chrono::{DateTime, Datelike, NaiveDate, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
 use serde_json::{Map, Value};
 
 use crate::{IdError, Money, Points};
@@ -114,7 +114,8 @@ impl<'a> Fields<'a> {
 
     pub(super) fn time(&self, name: &str) -> Result<DateTime<Utc>, EnvelopeError> {
         DateTime::parse_from_rfc3339(self.text(name)?)
-            .map(|time| time.with_timezone(&Utc))
+            // As exact as it is written and stored: to the microsecond.
+            .map(|time| time.with_timezone(&Utc).trunc_subsecs(6))
             .ok()
             // An offset can carry it out of the years that RFC 3339 can write.
             .filter(|time| (0..=9999).contains(&time.year()))
