@@ -7,7 +7,7 @@ use handover_domain::ConsumeStatus;
 use tokio::time::Instant;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
-use crate::support::{Process, World, event_id, eventually, millis, pass, secs};
+use crate::support::{Process, World, eventually, first_record, millis, pass, secs};
 
 /// A row of the log that nobody works on.
 pub(super) async fn left_behind(
@@ -18,23 +18,9 @@ pub(super) async fn left_behind(
 ) {
     let row = world.row(id).await;
     let consumption = Consumption {
-        consumer: NAME.into(),
-        event_id: event_id(id),
-        event_type: row.event_type,
-        aggregate: row.aggregate,
-        aggregate_seq: row.aggregate_seq,
-        expected: Expected::Absent,
-        status,
         attempts: u32::from(status == ConsumeStatus::Processing),
-        next_retry_time: None,
         lease_until: lease_until.map(|left| world.now() + left),
-        error_message: None,
-        idempotency_key: None,
-        consume_result: None,
-        payload_hash: String::new(),
-        trace_id: String::new(),
-        cost_ms: 0,
-        consume_time: world.now(),
+        ..first_record(row, NAME, status, world.now())
     };
     let mut unit = world.store.begin().await.unwrap();
     unit.record(&[consumption]).await.unwrap();

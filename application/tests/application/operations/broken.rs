@@ -12,7 +12,7 @@ use handover_domain::ConsumeStatus;
 
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};
-use crate::support::{Process, World, millis, pass};
+use crate::support::{Process, World, first_record, millis, pass};
 
 /// A deployment whose consumer gives everything up until it is mended.
 pub(crate) struct Broken {
@@ -89,22 +89,9 @@ pub(crate) async fn park(world: &World, letters: &[DeadLetter]) {
 pub(crate) async fn next_record(world: &World, id: &str, status: ConsumeStatus) -> Consumption {
     let (row, record) = (world.row(id).await, world.log(NAME, id).await.unwrap());
     Consumption {
-        consumer: NAME.into(),
-        event_id: row.event_id,
-        event_type: row.event_type,
-        aggregate: row.aggregate,
-        aggregate_seq: row.aggregate_seq,
         expected: Expected::At(record.status, record.attempts),
-        status,
         attempts: u32::from(status == ConsumeStatus::Dead),
-        next_retry_time: None,
-        lease_until: None,
         error_message: Some("out of paper".into()),
-        idempotency_key: None,
-        consume_result: None,
-        payload_hash: String::new(),
-        trace_id: String::new(),
-        cost_ms: 0,
-        consume_time: world.now(),
+        ..first_record(row, NAME, status, world.now())
     }
 }

@@ -262,3 +262,31 @@ impl Process {
         find_order(&self.app, &by(BUYER), order.id).await.unwrap()
     }
 }
+
+/// The first record that a consumer has of this event.
+pub(crate) fn first_record(
+    row: OutboxRow,
+    consumer: &str,
+    status: ConsumeStatus,
+    at: DateTime<Utc>,
+) -> Consumption {
+    Consumption {
+        consumer: consumer.into(),
+        event_id: row.event_id,
+        event_type: row.event_type,
+        aggregate: row.aggregate,
+        aggregate_seq: row.aggregate_seq,
+        expected: Expected::Absent,
+        status,
+        attempts: 0,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: None,
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: String::new(),
+        cost_ms: 0,
+        consume_time: at,
+    }
+}
