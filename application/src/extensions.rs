@@ -76,7 +76,8 @@ fn marketplace_events(pending_timeout: Duration) -> EventRegistry {
             AggregateType::Refund => "refundId",
             AggregateType::Invoice => "invoiceId",
         };
-        EventSpec::new(event_type.as_str(), routing_key).about(aggregate.as_str(), id_field)
+        let spec = EventSpec::new(event_type.as_str(), routing_key).about(aggregate.as_str(), id_field);
+        if event_type.is_ordered() { spec } else { spec.unordered() }
     };
     EventType::ALL.iter().map(spec).fold(EventRegistry::default(), EventRegistry::with)
 }

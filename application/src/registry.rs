@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use handover_domain::Envelope;
 use serde_json::Value;
 
+use crate::ports::UnorderedTypes;
+
 /// One event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventSpec {
     name: String,
     routing_key: String,
+    is_ordered: bool,
     subject: Option<Subject>,
 }
 
@@ -23,7 +26,12 @@ struct Subject {
 impl EventSpec {
     /// Events of this type are published with this routing key.
     pub fn new(name: impl Into<String>, routing_key: impl Into<String>) -> EventSpec {
-        EventSpec { name: name.into(), routing_key: routing_key.into(), subject: None }
+        EventSpec { name: name.into(), routing_key: routing_key.into(), is_ordered: true, subject: None }
+    }
+
+    /// Events of this type have no place in the order of their aggregate: none waits for others or holds them back.
+    pub fn unordered(self) -> EventSpec {
+        EventSpec { is_ordered: false, ..self }
     }
 
     /// Every event of this type is about an aggregate of this type, whose id is also in this field of the payload. A row that
@@ -53,18 +61,26 @@ impl EventSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventRegistry {
     specs: BTreeMap<String, EventSpec>,
+    unordered: UnorderedTypes,
 }
 
 impl EventRegistry {
     /// The same registry with one more type. A name that is taken keeps its type.
     pub fn with(mut self, spec: EventSpec) -> EventRegistry {
         self.specs.entry(spec.name.clone()).or_insert(spec);
+        let unordered = self.specs.values().filter(|spec| !spec.is_ordered);
+        self.unordered = unordered.map(|spec| spec.name.clone()).collect();
         self
     }
 
     /// Whether events of this type can be sent.
     pub fn knows(&self, event_type: &str) -> bool {
         self.specs.contains_key(event_type)
+    }
+
+    /// The types that have no place in the order of their aggregate.
+    pub fn unordered(&self) -> &UnorderedTypes {
+        &self.unordered
     }
 
     /// The key that an envelope is routed by; the error says why it can never be sent.

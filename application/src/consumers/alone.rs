@@ -89,7 +89,8 @@ impl Inbox {
             // Once the target is settled, what waits for it is next.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
             let mine = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
-            let steps = plan(&list, &targets, mine.map(|counted| &counted.event), now);
+            let unordered = self.app.registry.unordered();
+            let steps = plan(&list, &targets, unordered, mine.map(|counted| &counted.event), now);
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(AloneEnd::Done)) };
             match step.verdict {
                 Verdict::Busy(until) => return Ok(AloneEnd::Busy(until)),

@@ -18,7 +18,7 @@ use crate::foreign::storable;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, Expected, MAX_LETTER_REASON_BYTES, OutboxRow, StoreError,
-    Unapplied,
+    Unapplied, UnorderedTypes,
 };
 use crate::{texts, with_tx};
 
@@ -50,7 +50,7 @@ impl Inbox {
                 let earlier = inbox.unapplied(unit, std::slice::from_ref(&wanted.event.aggregate)).await?;
                 let same = |u: &&Unapplied| u.event.event_id == wanted.event.event_id;
                 let moved = earlier.iter().find(same).is_some_and(|now| now.record != wanted.record);
-                if moved || is_overtaking(&wanted.event, &earlier) {
+                if moved || is_overtaking(&wanted.event, &earlier, inbox.app.registry.unordered()) {
                     return Err(InboxError::Moved);
                 }
                 inbox.apply(unit, &[&wanted], &BTreeMap::new(), inbox.settings.attempt_timeout).await
@@ -258,12 +258,12 @@ impl Inbox {
     }
 }
 /// Whether an unsettled earlier event has turned up since the plan was made.
-fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied]) -> bool {
+fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &UnorderedTypes) -> bool {
     let place = (event.aggregate_seq, event.id);
-    event.is_ordered()
+    unordered.is_ordered(&event.event_type)
         && !planted(Mutant::NoGate)
         && unapplied.iter().any(|u| {
-            u.event.is_ordered()
+            unordered.is_ordered(&u.event.event_type)
                 && (u.event.aggregate_seq, u.event.id) < place
                 && u.event.status != OutboxStatus::Failed
         })

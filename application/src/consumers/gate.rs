@@ -7,7 +7,7 @@ use handover_domain::{ConsumeStatus, EventId, OutboxStatus};
 
 use crate::lease_watch::is_of_the_future;
 use crate::mutants::{Mutant, planted};
-use crate::ports::Unapplied;
+use crate::ports::{Unapplied, UnorderedTypes};
 
 /// What the gate says about one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,15 @@ pub(super) struct Step<'a> {
 
 /// Judges the unsettled events of one aggregate, given in order.
 ///
-/// Looks as far as the last event that is a target (delivered, or asked for by the sweep) or already WAITING. Up to there
-/// everything is applied in order, also what was never delivered; from the first that cannot run now, targets wait.
+/// Looks as far as the last ordered event that is a target (delivered, or asked for by the sweep) or already WAITING. Up to
+/// there everything is applied in order, also what was never delivered; from the first that cannot run now, targets wait.
+/// An unordered target waits for nothing and pulls nothing.
 /// FAILED ones of the outbox are passed over unless they are targets. `mine` is an event whose running attempt is the
 /// caller's own.
 pub(super) fn plan<'a>(
     unapplied: &'a [Unapplied],
     targets: &BTreeSet<EventId>,
+    unordered: &UnorderedTypes,
     mine: Option<&EventId>,
     now: DateTime<Utc>,
 ) -> Vec<Step<'a>> {
@@ -43,13 +45,16 @@ pub(super) fn plan<'a>(
     let is_waiting = |event: &Unapplied| {
         event.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Waiting)
     };
-    let horizon = unapplied.iter().rposition(|event| is_target(event) || is_waiting(event));
+    let is_ordered =
+        |event: &Unapplied| unordered.is_ordered(&event.event.event_type) && !planted(Mutant::NoGate);
+    let pulls = |event: &Unapplied| is_ordered(event) && (is_target(event) || is_waiting(event));
+    let horizon = unapplied.iter().rposition(pulls).map_or(0, |last| last + 1);
     let mut steps = Vec::new();
     let mut blocked = false;
-    for event in unapplied.iter().take(horizon.map_or(0, |last| last + 1)) {
+    for (place, event) in unapplied.iter().enumerate() {
         let target = is_target(event);
         let busy = if mine == Some(&event.event.event_id) { None } else { busy_until(event, now) };
-        if !event.event.is_ordered() || planted(Mutant::NoGate) {
+        if !is_ordered(event) {
             match (target, busy) {
                 (true, Some(until)) => steps.push(Step { event, verdict: Verdict::Busy(until) }),
                 (true, None) => steps.push(Step { event, verdict: Verdict::Apply }),
@@ -57,7 +62,8 @@ pub(super) fn plan<'a>(
             }
             continue;
         }
-        if event.event.status == OutboxStatus::Failed && !target {
+        let is_given_up = event.event.status == OutboxStatus::Failed;
+        if place >= horizon || (is_given_up && !target) {
             continue;
         }
         match busy {

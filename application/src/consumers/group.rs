@@ -129,7 +129,7 @@ impl Inbox {
         let now = self.app.now();
         let (mut apply, mut wait) = (Vec::new(), Vec::new());
         for aggregate in by_aggregate(&unapplied) {
-            for step in plan(aggregate, &targets, None, now) {
+            for step in plan(aggregate, &targets, self.app.registry.unordered(), None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
                     Verdict::Wait => wait.push(step.event),

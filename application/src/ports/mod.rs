@@ -58,8 +58,8 @@ pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use outbox::{
-    Blocked, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter, OutboxQueries,
-    OutboxRepo, OutboxRow, Redrive, RedrivenRow,
+    Blocked, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter,
+    OutboxQueries, OutboxRepo, OutboxRow, Redrive, RedrivenRow, UnorderedTypes,
 };
 pub use payments::{PaymentQueries, PaymentRepo};
 pub use products::{ProductQueries, ProductRepo};

@@ -1,10 +1,10 @@
 //! The outbox: the events of every committed change, and how far each has come.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{
-    AggregateRef, EventId, EventType, OutboxStatus, Partition, PartitionSet, TenantId, Trace,
-};
+use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId, Trace};
 
 use super::{Confirmed, Numbered, PartitionHold, StoreError};
 
@@ -85,11 +85,6 @@ impl OutboxRow {
         Partition::of(self.aggregate.tenant, self.aggregate.id)
     }
 
-    /// Whether it has a place in the order of its aggregate; a type that nobody knows has one too.
-    pub fn is_ordered(&self) -> bool {
-        self.event_type.parse().map_or(true, EventType::is_ordered)
-    }
-
     /// The trace it belongs to; a row inserted by hand is traced by its own id.
     pub fn trace_id(&self) -> &str {
         self.metadata.trace_id.as_deref().unwrap_or(self.event_id.as_str())
@@ -99,6 +94,44 @@ impl OutboxRow {
     pub fn trace(&self) -> Trace {
         Trace { trace_id: self.trace_id().to_owned(), traceparent: self.metadata.traceparent.clone() }
     }
+}
+
+/// The names of the event types that have no place in the order of their aggregate: such an event neither holds others
+/// nor is held. Every other type is ordered, also one that nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnorderedTypes(BTreeSet<String>);
+
+impl UnorderedTypes {
+    /// Whether events of this type have a place in the order of their aggregate.
+    pub fn is_ordered(&self, event_type: &str) -> bool {
+        !self.0.contains(event_type)
+    }
+
+    /// The names, always in the same order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl<S: Into<String>> FromIterator<S> for UnorderedTypes {
+    fn from_iter<I: IntoIterator<Item = S>>(names: I) -> UnorderedTypes {
+        UnorderedTypes(names.into_iter().map(Into::into).collect())
+    }
+}
+
+/// What `outbox_due` is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueQuery {
+    /// The partitions of the rows.
+    pub partitions: PartitionSet,
+    /// When they have to be due.
+    pub now: DateTime<Utc>,
+    /// What `FAILED` rows hold.
+    pub on_failed: OnFailed,
+    /// The types that neither hold nor are held.
+    pub unordered: UnorderedTypes,
+    /// At most how many rows.
+    pub limit: u32,
 }
 
 /// What a `FAILED` row means for later ones of its aggregate (`outbox.on-failed`).
@@ -207,15 +240,10 @@ pub trait OutboxQueries: Send {
     /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
     /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, `RETRY` row of the same aggregate that is
     /// not due and was never confirmed (under [`OnFailed::Hold`]: no earlier `FAILED` one that nobody released either).
-    /// A `NEW` row that is not due, as only a person inserts it, holds back none. `ORDER_TIMEOUT` neither holds nor is held. A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one MUST NOT come
-    /// without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
-    async fn outbox_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
-        limit: u32,
-    ) -> Result<Vec<OutboxRow>, StoreError>;
+    /// A `NEW` row that is not due, as only a person inserts it, holds back none. An event of an unordered type neither
+    /// holds nor is held. A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one
+    /// MUST NOT come without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError>;
 
     /// The earliest `next_retry_time` after `now` of a pending row in the partitions.
     async fn outbox_next_due(
@@ -251,6 +279,7 @@ pub trait OutboxQueries: Send {
     /// blocked as well: whatever comes next would be held.
     async fn blocked_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         before: Option<i64>,
         limit: u32,
@@ -260,6 +289,7 @@ pub trait OutboxQueries: Send {
     /// due only after `now`, each numbered by the id of that row, numbers below `before`, greatest first.
     async fn waiting_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
@@ -297,5 +327,10 @@ pub trait OutboxRepo: Send {
 
     /// Lets later events of the aggregate pass its ordered `FAILED` ones for good (`released_time`); tells how many of
     /// them were released just now. MUST wake the relay as `append` does.
-    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError>;
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError>;
 }

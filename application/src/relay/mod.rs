@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::mutants::{Mutant, planted};
-use crate::ports::{OnFailed, OutboxRow, RelayId, StoreError};
+use crate::ports::{DueQuery, OnFailed, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::{App, Wake};
 use ownership::Ownership;
@@ -115,7 +115,14 @@ impl Relay {
             OnFailed::Hold if planted(Mutant::RelayIgnoresHeld) => OnFailed::Continue,
             on_failed @ (OnFailed::Hold | OnFailed::Continue) => on_failed,
         };
-        view.outbox_due(owned, now, on_failed, self.settings.batch.get()).await
+        let query = DueQuery {
+            partitions: owned,
+            now,
+            on_failed,
+            unordered: self.app.registry.unordered().clone(),
+            limit: self.settings.batch.get(),
+        };
+        view.outbox_due(&query).await
     }
 
     /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.

@@ -16,7 +16,9 @@ use super::ownership::Surplus;
 use super::settlement::Results;
 use crate::foreign::storable;
 use crate::mutants::{Mutant, claimed, planted};
-use crate::ports::{BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError};
+use crate::ports::{
+    BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError, UnorderedTypes,
+};
 use crate::settings::OnOutage;
 use crate::texts;
 
@@ -40,16 +42,20 @@ impl Relay {
         let mut stuck: BTreeSet<(i64, String, i64)> = BTreeSet::new();
         // The epochs in which the rows were read: what is found out about them counts in no other.
         let holds = self.ownership.holds();
-        for round in rounds(&due) {
+        let registry = Arc::clone(&self.app.registry);
+        let unordered = registry.unordered();
+        for round in rounds(&due, unordered) {
             let owned = self.ownership.owned_since(&holds);
             let ready: Vec<&OutboxRow> = round
                 .into_iter()
-                .filter(|row| owned.contains(row.partition()) && !stuck.contains(&lane(row)))
+                .filter(|row| owned.contains(row.partition()) && !stuck.contains(&lane(row, unordered)))
                 .collect();
             self.publish_round(&ready, &mut results).await;
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
             let undone = ready.iter().filter(|row| !done.contains(&row.event_id));
-            stuck.extend(undone.filter(|_| !planted(Mutant::PublishOvertakesFailed)).map(|row| lane(row)));
+            stuck.extend(
+                undone.filter(|_| !planted(Mutant::PublishOvertakesFailed)).map(|row| lane(row, unordered)),
+            );
             if results.broker_away || self.app.tx.tasks.stopping().is_cancelled() {
                 break;
             }
@@ -253,12 +259,12 @@ fn publish_failed(why: &str) -> String {
 }
 
 /// The n-th round holds the n-th event of each aggregate; what has no place in an order goes at once.
-fn rounds(due: &[OutboxRow]) -> Vec<Vec<&OutboxRow>> {
+fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r OutboxRow>> {
     let mut rounds: Vec<Vec<&OutboxRow>> = Vec::new();
     let mut depth: BTreeMap<(i64, String, i64), usize> = BTreeMap::new();
     for row in due {
-        let round = if row.is_ordered() {
-            let depth = depth.entry(lane(row)).or_insert(0);
+        let round = if unordered.is_ordered(&row.event_type) {
+            let depth = depth.entry(lane(row, unordered)).or_insert(0);
             *depth += 1;
             *depth - 1
         } else {
@@ -275,8 +281,8 @@ fn rounds(due: &[OutboxRow]) -> Vec<Vec<&OutboxRow>> {
 }
 
 /// What an event must not overtake within.
-fn lane(row: &OutboxRow) -> (i64, String, i64) {
-    if row.is_ordered() {
+fn lane(row: &OutboxRow, unordered: &UnorderedTypes) -> (i64, String, i64) {
+    if unordered.is_ordered(&row.event_type) {
         (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id)
     } else {
         (0, row.event_id.as_str().to_owned(), 0)

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Chance, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
+    Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
 };
+use handover_contract::samples::due_at;
 use handover_domain::{AggregateRef, OutboxStatus, PartitionSet};
 use handover_memory::{MemoryStore, SeededChance};
 
@@ -18,7 +19,7 @@ fn failed(id: &str, status: OutboxStatus, due: Option<DateTime<Utc>>) -> FailedP
 
 async fn due(store: &MemoryStore, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<String> {
     let mut view = store.view().await.unwrap();
-    ids(&view.outbox_due(PartitionSet::ALL, now, on_failed, limit).await.unwrap())
+    ids(&view.outbox_due(&DueQuery { on_failed, limit, ..due_at(now) }).await.unwrap())
 }
 
 fn ids(rows: &[OutboxRow]) -> Vec<String> {
@@ -56,7 +57,7 @@ async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
     unit.append(&events).await.unwrap();
     unit.mark_failed(&[failed("a1", OutboxStatus::Retry, Some(later))], START).await.unwrap();
     assert_eq!(
-        ids(&unit.outbox_due(PartitionSet::ALL, START, OnFailed::Continue, 9).await.unwrap()),
+        ids(&unit.outbox_due(&DueQuery { limit: 9, ..due_at(START) }).await.unwrap()),
         ["a-timeout", "b0", "b1", "b2"]
     );
     unit.commit().await.unwrap();
@@ -127,7 +128,7 @@ async fn what_may_be_published_is_the_same_by_the_book_within_the_unit_and_after
             let now = START + Duration::from_secs(4);
             let rows = unit.outbox_page(&OutboxFilter::default(), None, 1000).await.unwrap();
             let on_failed = if roll(2) == 0 { OnFailed::Hold } else { OnFailed::Continue };
-            let within = unit.outbox_due(PartitionSet::ALL, now, on_failed, 1000).await.unwrap();
+            let within = unit.outbox_due(&DueQuery { on_failed, limit: 1000, ..due_at(now) }).await.unwrap();
             let next = unit.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
             unit.commit().await.unwrap();
 

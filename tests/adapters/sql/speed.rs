@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use handover_application::ports::{
-    Broker, ConsumedFilter, Consumption, Expected, FailedPublish, Message, OnFailed, OutboxRow, Outgoing,
-    PublishOutcome, Store,
+    Broker, ConsumedFilter, Consumption, DueQuery, Expected, FailedPublish, Message, OnFailed, OutboxRow,
+    Outgoing, PublishOutcome, Store,
 };
 use handover_application::topology::{INVENTORY_QUEUE, Topology};
-use handover_domain::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
+use handover_contract::samples::{due_at, unordered};
+use handover_domain::{ConsumeStatus, OutboxStatus, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore};
 
 use super::{append, event, fixture};
@@ -20,7 +21,10 @@ const WINDOW: u32 = 200;
 async fn due(store: &SqlStore) -> (Vec<OutboxRow>, Duration) {
     let mut view = store.view().await.unwrap();
     let start = Instant::now();
-    let rows = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Hold, WINDOW).await.unwrap();
+    let rows = view
+        .outbox_due(&DueQuery { on_failed: OnFailed::Hold, limit: WINDOW, ..due_at(Utc::now()) })
+        .await
+        .unwrap();
     (rows, start.elapsed())
 }
 
@@ -179,7 +183,7 @@ async fn what_operators_ask_of_a_long_history() {
         let counted = start.elapsed();
         view.consume_counts(tenant).await.unwrap();
         let log = start.elapsed() - counted;
-        view.blocked_page(tenant, None, 100).await.unwrap();
+        view.blocked_page(&unordered(), tenant, None, 100).await.unwrap();
         let blocked = start.elapsed() - counted - log;
         println!("100,000 of {tenant:?}: outbox counts {counted:?}, log counts {log:?}, blocked {blocked:?}");
         let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
-use handover_application::ports::{Changed, OnFailed, OutboxFilter, Store, StoreError};
+use handover_application::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError};
+use handover_contract::samples::due_at;
 use handover_domain::{Partition, PartitionSet, TenantId};
 use sqlx::Executor;
 
@@ -19,7 +20,7 @@ async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due() {
     let fixture = fixture().await;
     fixture.outside().await.execute(BY_HAND).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].create_time.to_rfc3339(), "2026-02-04T10:30:00+00:00");
     assert_eq!(
@@ -38,12 +39,12 @@ async fn a_time_written_by_hand_compares_with_ours() {
     outside.execute(later).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let now = Utc::now();
-    assert!(view.outbox_due(PartitionSet::ALL, now, OnFailed::Continue, 10).await.unwrap().is_empty());
+    assert!(view.outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap().is_empty());
     let next = view.outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
     // Written without fractions of a second.
     let written = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
     assert!(written, "{next} written between {before} and {now}");
-    let due = view.outbox_due(PartitionSet::ALL, next, OnFailed::Continue, 10).await.unwrap();
+    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
     assert_eq!(due.len(), 1);
 }
 
@@ -73,7 +74,7 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_liste
         .await
         .unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"]);
     // A page that was short because of it would be taken for the last one.
     for limit in [1, 10] {
@@ -82,7 +83,7 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_liste
     }
     let by_hand = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
     outside.execute(by_hand).await.unwrap();
-    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.len(), 2, "a time without a zone is one");
 }
 
@@ -167,9 +168,9 @@ async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate(
     let events = [event("second", 7, 2), event("other", 8, 1), event("first", 7, 1)];
     append(&fixture.store, &events).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 10).await.unwrap();
+    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
-    let due = view.outbox_due(PartitionSet::ALL, Utc::now(), OnFailed::Continue, 1).await.unwrap();
+    let due = view.outbox_due(&DueQuery { limit: 1, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due[0].event_id.as_str(), "first");
 }
 

@@ -97,11 +97,12 @@ flaws! { broken_by(Flaw) {
         "a_row_that_waits_does_not_hold_back_earlier_ones",
         "a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only",
         "an_earlier_sequence_number_holds_back_a_smaller_id",
-        "an_order_timeout_is_never_held_back",
+        "an_event_of_an_unordered_type_is_never_held_back",
         "an_unknown_type_is_ordered_like_any_other",
         "of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier",
         "rows_that_are_held_back_do_not_count_against_the_limit",
         "what_fails_after_a_release_holds_again",
+        "which_types_are_unordered_is_asked_for",
     ]
     due_counts_held_rows_against_the_limit: DueCountsHeldRowsAgainstTheLimit breaks [
         "rows_that_are_held_back_do_not_count_against_the_limit",

@@ -1,10 +1,9 @@
 //! Plans: the relay's scan takes what is pending in the order of ids, and sweeps find their rows by an index, whatever
 //! else is in the table.
 
-use handover_application::ports::OnFailed;
+use handover_application::ports::{DueQuery, OnFailed};
 use handover_contract::PATIENCE;
-use handover_contract::samples::{event, later, order_id, start, user};
-use handover_domain::PartitionSet;
+use handover_contract::samples::{due_at, event, later, order_id, start, user};
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
 use sqlx::Connection as _;
@@ -62,7 +61,10 @@ async fn fill(fixture: &Fixture, kind: ServerKind, rows: u32) {
 async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        check(kind, &fixture.store.explain_due(on_failed, 200).await.unwrap());
+        check(
+            kind,
+            &fixture.store.explain_due(&DueQuery { on_failed, limit: 200, ..due_at(start()) }).await.unwrap(),
+        );
     }
     fill(&fixture, kind, 20_000).await;
     append(&fixture.store, &[event("a", 1, 1), event("b", 2, 1)]).await.unwrap();
@@ -75,7 +77,14 @@ async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing(k
             fixture.outside(sql).await.unwrap();
         }
         for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-            check(kind, &fixture.store.explain_due(on_failed, 200).await.unwrap());
+            check(
+                kind,
+                &fixture
+                    .store
+                    .explain_due(&DueQuery { on_failed, limit: 200, ..due_at(start()) })
+                    .await
+                    .unwrap(),
+            );
         }
     }
 }
@@ -88,13 +97,13 @@ fn a_scan_that_postgres_planned_on_an_empty_table_reads_what_is_due_and_no_more(
         let fixture = Fixture::new(kind).await;
         let mut view = fixture.store.view().await.unwrap();
         for _ in 0..20 {
-            let due = view.outbox_due(PartitionSet::ALL, start(), OnFailed::Continue, 200).await.unwrap();
+            let due = view.outbox_due(&DueQuery { limit: 200, ..due_at(start()) }).await.unwrap();
             assert!(due.is_empty());
         }
         fill(&fixture, kind, 100_000).await;
         append(&fixture.store, &[event("a", 1, 1)]).await.unwrap();
         for _ in 0..20 {
-            let due = view.outbox_due(PartitionSet::ALL, later(60), OnFailed::Continue, 200).await.unwrap();
+            let due = view.outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) }).await.unwrap();
             assert_eq!(due.len(), 1);
         }
         drop(view);

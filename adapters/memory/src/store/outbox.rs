@@ -6,14 +6,15 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Blocked, Confirmed, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts, OutboxFilter,
+    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OutboxCounts, OutboxFilter,
     OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId, StoreError,
+    UnorderedTypes,
 };
 use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 
 use super::leases::still_held;
 use super::locks::Lock;
-use super::outbox_due::{blocked, blocks, due, waiting};
+use super::outbox_due::{blocked, blocking, due, is_unreleased, waiting};
 use super::outbox_index::{of_aggregate, of_event};
 use super::statement::{Statement, next};
 use super::unit::MemoryUnit;
@@ -21,14 +22,8 @@ use super::{conflict, limited};
 
 #[async_trait]
 impl OutboxQueries for MemoryUnit {
-    async fn outbox_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
-        limit: u32,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| due(statement, partitions, now, on_failed, limit)).await
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read(|statement| due(statement, query)).await
     }
 
     async fn outbox_next_due(
@@ -98,21 +93,23 @@ impl OutboxQueries for MemoryUnit {
 
     async fn blocked_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.read(|statement| blocked(statement, tenant, before, limit)).await
+        self.read(|statement| blocked(statement, unordered, tenant, before, limit)).await
     }
 
     async fn waiting_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.read(|statement| waiting(statement, tenant, now, before, limit)).await
+        self.read(|statement| waiting(statement, unordered, tenant, now, before, limit)).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
@@ -254,10 +251,15 @@ impl OutboxRepo for MemoryUnit {
         Ok(before)
     }
 
-    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
         let found = self
             .read(|statement| {
-                let blocking = of_aggregate(statement, aggregate).filter(|row| blocks(row));
+                let blocking = blocking(statement, aggregate, unordered);
                 blocking.map(|row| row.event_id.clone()).collect::<Vec<_>>()
             })
             .await?;
@@ -267,7 +269,8 @@ impl OutboxRepo for MemoryUnit {
                 let mut released = 0;
                 for event in &found {
                     // Somebody else may have released or redriven it while its lock was waited for.
-                    let Some(row) = of_event(statement, event).filter(|row| blocks(row)).cloned() else {
+                    let Some(row) = of_event(statement, event).filter(|row| is_unreleased(row)).cloned()
+                    else {
                         continue;
                     };
                     let free = OutboxRow { released_time: Some(now), update_time: now, ..row };

@@ -4,25 +4,22 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Blocked, Numbered, OnFailed, OutboxRow};
-use handover_domain::{AggregateRef, EventType, OutboxStatus, PartitionSet, TenantId};
+use handover_application::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
+use handover_domain::{AggregateRef, OutboxStatus, TenantId};
 
 use super::limited;
 use super::outbox_index::{of_aggregate, place};
 use super::statement::Statement;
 use super::tables::below;
 
-pub(super) fn is_ordered(row: &OutboxRow) -> bool {
-    row.event_type != EventType::OrderTimeout.as_str()
-}
-
 fn is_due(row: &OutboxRow, now: DateTime<Utc>) -> bool {
     row.next_retry_time.is_none_or(|due| due <= now)
 }
 
-/// Whether later events of its aggregate are held by this one, under `hold`.
-pub(super) fn blocks(row: &OutboxRow) -> bool {
-    row.status == OutboxStatus::Failed && row.released_time.is_none() && is_ordered(row)
+/// Whether it was given up and nobody released it. Under `hold` it holds back later events of its aggregate, if it is
+/// ordered.
+pub(super) fn is_unreleased(row: &OutboxRow) -> bool {
+    row.status == OutboxStatus::Failed && row.released_time.is_none()
 }
 
 /// What of one aggregate may go: its ordered due rows up to the first that holds back the rest.
@@ -35,19 +32,18 @@ impl<'s> Line<'s> {
     fn of(
         statement: &'s Statement<'_>,
         aggregate: &AggregateRef,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
+        DueQuery { now, on_failed, unordered, .. }: &DueQuery,
     ) -> Line<'s> {
         let mut free = Vec::new();
-        for row in of_aggregate(statement, aggregate).filter(|row| is_ordered(row)) {
+        for row in ordered(statement, aggregate, unordered) {
             match row.status {
-                OutboxStatus::New | OutboxStatus::Retry if is_due(row, now) => free.push(row),
+                OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => free.push(row),
                 // Sent once more: whoever takes it could have it already.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
                 // Only a person inserts a row that is due later.
                 OutboxStatus::New => {}
                 OutboxStatus::Retry => break,
-                OutboxStatus::Failed if on_failed == OnFailed::Hold && blocks(row) => break,
+                OutboxStatus::Failed if *on_failed == OnFailed::Hold && is_unreleased(row) => break,
                 OutboxStatus::Failed | OutboxStatus::Sent => {}
             }
         }
@@ -65,62 +61,75 @@ impl<'s> Line<'s> {
 }
 
 /// What may be published now, smallest id first.
-pub(super) fn due(
-    statement: &Statement<'_>,
-    partitions: PartitionSet,
-    now: DateTime<Utc>,
-    on_failed: OnFailed,
-    limit: u32,
-) -> Vec<OutboxRow> {
+pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow> {
+    let most = limited(query.limit);
     let outbox = statement.outbox();
     let pending = outbox
         .select(|table| table.index.pending.iter().filter_map(|id| Some((*id, table.get(id)?))))
-        .filter(|row| partitions.contains(row.partition()) && is_due(row, now));
+        .filter(|row| query.partitions.contains(row.partition()) && is_due(row, query.now));
     let mut lines: BTreeMap<&AggregateRef, Line<'_>> = BTreeMap::new();
     let mut due = Vec::new();
     for row in pending {
-        if due.len() >= limited(limit) {
+        if due.len() >= most {
             break;
         }
-        if is_ordered(row) {
-            let line = lines
-                .entry(&row.aggregate)
-                .or_insert_with(|| Line::of(statement, &row.aggregate, now, on_failed));
+        if query.unordered.is_ordered(&row.event_type) {
+            let line =
+                lines.entry(&row.aggregate).or_insert_with(|| Line::of(statement, &row.aggregate, query));
             due.extend_from_slice(line.take_up_to(row));
         } else {
             due.push(row);
         }
     }
-    due.truncate(limited(limit));
+    due.truncate(most);
     due.into_iter().cloned().collect()
+}
+
+/// The ordered rows of an aggregate, in their order.
+fn ordered<'s>(
+    statement: &'s Statement<'_>,
+    aggregate: &AggregateRef,
+    unordered: &UnorderedTypes,
+) -> impl Iterator<Item = &'s OutboxRow> {
+    of_aggregate(statement, aggregate).filter(|row| unordered.is_ordered(&row.event_type))
+}
+
+/// The events of an aggregate that hold back later ones under `hold`, in their order.
+pub(super) fn blocking<'s>(
+    statement: &'s Statement<'_>,
+    aggregate: &AggregateRef,
+    unordered: &UnorderedTypes,
+) -> impl Iterator<Item = &'s OutboxRow> {
+    ordered(statement, aggregate, unordered).filter(|row| is_unreleased(row))
 }
 
 /// The blocked aggregates, the one with the greatest number first.
 pub(super) fn blocked(
     statement: &Statement<'_>,
+    unordered: &UnorderedTypes,
     tenant: Option<TenantId>,
     before: Option<i64>,
     limit: u32,
 ) -> Vec<Numbered<Blocked>> {
     let outbox = statement.outbox();
-    let blocking = outbox.select(|table| {
-        below(&table.index.blocking, before).filter_map(|id| Some((Reverse(*id), table.get(id)?)))
+    let unreleased = outbox.select(|table| {
+        below(&table.index.unreleased, before).filter_map(|id| Some((Reverse(*id), table.get(id)?)))
     });
     let first_of_its_aggregate = |row: &&OutboxRow| {
-        let first = of_aggregate(statement, &row.aggregate).find(|other| blocks(other));
-        first.is_some_and(|first| first.id == row.id)
+        blocking(statement, &row.aggregate, unordered).next().is_some_and(|first| first.id == row.id)
     };
-    blocking
+    unreleased
         .filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant))
         .filter(first_of_its_aggregate)
         .take(limited(limit))
-        .map(|row| Numbered { id: row.id, effect: held_by(statement, row) })
+        .map(|row| Numbered { id: row.id, effect: held_by(statement, unordered, row) })
         .collect()
 }
 
 /// The aggregates whose next event waits for its time, the one with the greatest number first.
 pub(super) fn waiting(
     statement: &Statement<'_>,
+    unordered: &UnorderedTypes,
     tenant: Option<TenantId>,
     now: DateTime<Utc>,
     before: Option<i64>,
@@ -130,7 +139,9 @@ pub(super) fn waiting(
     let pending = outbox.select(|table| {
         below(&table.index.pending, before).filter_map(|id| Some((Reverse(*id), table.get(id)?)))
     });
-    let is_next = |row: &OutboxRow| row.status.is_pending() && is_ordered(row) && row.sent_time.is_none();
+    let is_next = |row: &OutboxRow| {
+        row.status.is_pending() && unordered.is_ordered(&row.event_type) && row.sent_time.is_none()
+    };
     pending
         .filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant))
         .filter(|row| is_next(row) && !is_due(row, now))
@@ -138,13 +149,12 @@ pub(super) fn waiting(
             !of_aggregate(statement, &row.aggregate).any(|other| is_next(other) && place(other) < place(row))
         })
         .take(limited(limit))
-        .map(|row| Numbered { id: row.id, effect: held_by(statement, row) })
+        .map(|row| Numbered { id: row.id, effect: held_by(statement, unordered, row) })
         .collect()
 }
 
-fn held_by(statement: &Statement<'_>, row: &OutboxRow) -> Blocked {
-    let waits =
-        |other: &&OutboxRow| other.status.is_pending() && is_ordered(other) && place(other) > place(row);
+fn held_by(statement: &Statement<'_>, unordered: &UnorderedTypes, row: &OutboxRow) -> Blocked {
+    let waits = |other: &&OutboxRow| other.status.is_pending() && place(other) > place(row);
     Blocked {
         aggregate: row.aggregate.clone(),
         event_id: row.event_id.clone(),
@@ -152,6 +162,6 @@ fn held_by(statement: &Statement<'_>, row: &OutboxRow) -> Blocked {
         last_error: row.last_error.clone(),
         since: row.update_time,
         until: row.status.is_pending().then_some(row.next_retry_time).flatten(),
-        held: of_aggregate(statement, &row.aggregate).filter(waits).fold(0, |held, _| held + 1),
+        held: ordered(statement, &row.aggregate, unordered).filter(waits).fold(0, |held, _| held + 1),
     }
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::OutboxRow;
 use handover_domain::{AggregateRef, EventId};
 
-use super::outbox_due::blocks;
+use super::outbox_due::is_unreleased;
 use super::statement::Statement;
 use super::tables::{Row, Table};
 
@@ -18,8 +18,8 @@ pub(super) struct OutboxIndex {
     by_event: BTreeMap<EventId, i64>,
     by_aggregate: BTreeMap<AggregateRef, BTreeSet<Place>>,
     pub(super) pending: BTreeSet<i64>,
-    /// What holds back later rows of its aggregate, under `hold`.
-    pub(super) blocking: BTreeSet<i64>,
+    /// What nobody released since it was given up.
+    pub(super) unreleased: BTreeSet<i64>,
     pub(super) retries: BTreeSet<(DateTime<Utc>, i64)>,
     sent: BTreeSet<(DateTime<Utc>, i64)>,
 }
@@ -46,8 +46,8 @@ impl Row for OutboxRow {
             index.pending.insert(self.id);
             index.retries.extend(self.next_retry_time.map(|due| (due, self.id)));
         }
-        if blocks(self) {
-            index.blocking.insert(self.id);
+        if is_unreleased(self) {
+            index.unreleased.insert(self.id);
         }
         index.sent.extend(self.sent_time.map(|sent| (sent, self.id)));
     }
@@ -55,7 +55,7 @@ impl Row for OutboxRow {
     fn leave(&self, index: &mut OutboxIndex) {
         // Event and aggregate of a row never change, and `enter` overwrites their entries.
         index.pending.remove(&self.id);
-        index.blocking.remove(&self.id);
+        index.unreleased.remove(&self.id);
         if let Some(due) = self.next_retry_time {
             index.retries.remove(&(due, self.id));
         }

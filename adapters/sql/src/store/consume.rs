@@ -92,7 +92,7 @@ pub(super) fn page(
     let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
     let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);
     let is_open = is_open && filter.event_id.is_none();
-    if is_open { page.and(open) } else { page }.of_at_most(most)
+    if is_open { page.and(open, []) } else { page }.of_at_most(most)
 }
 
 fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {

@@ -53,7 +53,7 @@ pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) ->
     // In the words of idx_dead_letters_undecided: an engine has to see that it holds all of these.
     let undecided = "status IN ('OPEN', 'REPLAYING')";
     match filter.status {
-        Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided),
+        Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided, []),
         Some(DeadLetterStatus::Replayed | DeadLetterStatus::Discarded) | None => page,
     }
     .of_at_most(most)

@@ -4,12 +4,12 @@
 //! order of ids, and two look-ups in partial indexes a row.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{OnFailed, OutboxRow, StoreError};
-use handover_domain::{EventType, PartitionSet};
+use handover_application::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
+use handover_domain::PartitionSet;
 
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, marks};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -28,104 +28,99 @@ fn mask(partitions: PartitionSet) -> Value {
     Value::from(bits.cast_signed())
 }
 
-/// The type that neither holds nor is held.
-pub(super) fn unordered() -> &'static str {
-    EventType::OrderTimeout.as_str()
+/// The condition that the type in a column is ordered. Its values are [`names`].
+pub(super) fn is_ordered(column: &str, unordered: &UnorderedTypes) -> String {
+    match unordered.names().len() {
+        0 => "TRUE".to_owned(),
+        types => format!("{column} NOT IN ({})", marks(types)),
+    }
+}
+
+pub(super) fn names(unordered: &UnorderedTypes) -> impl Iterator<Item = Value> {
+    unordered.names().map(Value::from)
 }
 
 /// What makes a pending row due and free, and its parameters.
-fn conditions(
-    dialect: &dyn Dialect,
-    on_failed: OnFailed,
-    mask: &Value,
-    now: DateTime<Utc>,
-) -> (String, Vec<Value>) {
-    let timeout = unordered();
+fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
+    let DueQuery { partitions, now, on_failed, unordered, .. } = query;
+    let other_is_ordered = is_ordered("e.event_type", unordered);
+    let mut values = values![*now, mask(*partitions)];
+    values.extend(names(unordered).chain([Value::from(*now)]).chain(names(unordered)));
     let mut sql = format!(
         "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {IN_PARTITION} \
-         AND (o.event_type = '{timeout}' OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
-           AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})",
+         AND (NOT ({is_ordered}) OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
+           AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER})",
         pending = dialect.pending(),
+        is_ordered = is_ordered("o.event_type", unordered),
         waiting = dialect.index("idx_outbox_waiting"),
     );
     match on_failed {
         OnFailed::Continue => {}
-        OnFailed::Hold => sql.push_str(&format!(
-            " AND NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
-             AND e.released_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER})",
-            failed = dialect.index("idx_outbox_failed"),
-        )),
+        OnFailed::Hold => {
+            sql.push_str(&format!(
+                " AND NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
+                 AND e.released_time IS NULL AND {other_is_ordered} AND {EARLIER})",
+                failed = dialect.index("idx_outbox_failed"),
+            ));
+            values.extend(names(unordered));
+        }
     }
     sql.push_str("))");
-    (sql, vec![now.into(), mask.clone(), now.into()])
+    (sql, values)
 }
 
 /// The rows in the order of ids, each with whether an earlier one of its aggregate has a greater id.
-pub(super) fn in_order_of_ids(
-    dialect: &dyn Dialect,
-    on_failed: OnFailed,
-    mask: &Value,
-    now: DateTime<Utc>,
-    most: u32,
-) -> (String, Vec<Value>) {
-    let (conditions, mut values) = conditions(dialect, on_failed, mask, now);
-    let timeout = unordered();
+pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
+    let unordered = &query.unordered;
+    let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
+    let (conditions, of_conditions) = conditions(dialect, query);
     let sql = format!(
-        "SELECT {COLUMNS}, CASE WHEN o.event_type <> '{timeout}' AND EXISTS (SELECT 1 FROM outbox_events e {order} \
-           WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}' \
+        "SELECT {COLUMNS}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
+           WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
            AND e.aggregate_seq < o.aggregate_seq AND {id} > o.id) THEN 1 ELSE 0 END AS overtaken \
          FROM outbox_events o {pending} WHERE {conditions} ORDER BY o.id LIMIT ?",
+        is_ordered = is_ordered("o.event_type", unordered),
         order = dialect.index("idx_outbox_order"),
+        other_is_ordered = is_ordered("e.event_type", unordered),
         pending = dialect.index("idx_outbox_pending"),
         id = dialect.unindexed("e.id"),
     );
-    values.push(limit(most).into());
+    values.extend(of_conditions);
+    values.push(limit(query.limit).into());
     (sql, values)
 }
 
 /// The rows so that those of an aggregate come in their order: an earlier one with a greater id comes just before the
 /// later one that has the smaller. Looks at all that is pending.
-fn in_order_of_aggregates(
-    dialect: &dyn Dialect,
-    on_failed: OnFailed,
-    mask: &Value,
-    now: DateTime<Utc>,
-    most: u32,
-) -> (String, Vec<Value>) {
-    let (conditions, mut values) = conditions(dialect, on_failed, mask, now);
-    let timeout = unordered();
+fn in_order_of_aggregates(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
+    let mut values: Vec<Value> = names(&query.unordered).collect();
+    let (conditions, of_conditions) = conditions(dialect, query);
     let sql = format!(
         "WITH due AS (SELECT o.id, o.tenant_id, o.aggregate_type, o.aggregate_id, o.aggregate_seq, \
-           CASE WHEN o.event_type = '{timeout}' THEN o.id ELSE 0 END AS alone \
+           CASE WHEN {is_ordered} THEN 0 ELSE o.id END AS alone \
            FROM outbox_events o {pending} WHERE {conditions}), \
          placed AS (SELECT id, aggregate_seq, min(id) OVER (PARTITION BY tenant_id, aggregate_type, aggregate_id, \
            alone ORDER BY aggregate_seq DESC, id DESC) AS place FROM due) \
          SELECT {COLUMNS} FROM placed p JOIN outbox_events o ON o.id = p.id \
          ORDER BY p.place, p.aggregate_seq, p.id LIMIT ?",
+        is_ordered = is_ordered("o.event_type", &query.unordered),
         pending = dialect.index("idx_outbox_pending"),
     );
-    values.push(limit(most).into());
+    values.extend(of_conditions);
+    values.push(limit(query.limit).into());
     (sql, values)
 }
 
 impl Session {
     /// The plan of [`in_order_of_ids`], as the engine writes it.
-    pub(super) async fn explain_due(&mut self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
-        let all = Value::from(-1i64);
-        let (sql, values) = in_order_of_ids(self.dialect, on_failed, &all, DateTime::UNIX_EPOCH, most);
+    pub(super) async fn explain_due(&mut self, query: &DueQuery) -> Result<String, StoreError> {
+        let (sql, values) = in_order_of_ids(self.dialect, query);
         let rows = self.fetch(&format!("{} {sql}", self.dialect.explain()), values).await?;
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
-    pub(super) async fn due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
-        most: u32,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        let mask = mask(partitions);
-        let (sql, values) = in_order_of_ids(self.dialect, on_failed, &mask, now, most);
+    pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+        let (sql, values) = in_order_of_ids(self.dialect, query);
         let mut rows = self.fetch(&sql, values).await?;
         let mut overtaken = false;
         for row in &rows {
@@ -133,7 +128,7 @@ impl Session {
         }
         // A lower version behind a greater id: a repaired or hand-made event. Rare, so it may cost more.
         if overtaken {
-            let (sql, values) = in_order_of_aggregates(self.dialect, on_failed, &mask, now, most);
+            let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;
         }
         Ok(self.readable(&rows, outbox_row))

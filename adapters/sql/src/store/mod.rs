@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Clock, OnFailed, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Clock, DueQuery, Store, StoreError, UnitOfWork, View};
 use handover_domain::{OrderId, UserId};
 use tokio::time::Instant;
 
@@ -143,8 +143,8 @@ impl SqlStore {
 
     /// How the engine would find the rows that are due: for tests, and for people who wonder.
     #[doc(hidden)]
-    pub async fn explain_due(&self, on_failed: OnFailed, most: u32) -> Result<String, StoreError> {
-        self.reading().await?.explain_due(on_failed, most).await
+    pub async fn explain_due(&self, query: &DueQuery) -> Result<String, StoreError> {
+        self.reading().await?.explain_due(query).await
     }
 
     /// How the engine would answer the reads of sweeps and long pages, each with the index that has to serve it: for

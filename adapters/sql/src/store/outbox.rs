@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Blocked, Confirmed, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts,
+    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OutboxCounts,
     OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId,
-    StoreError,
+    StoreError, UnorderedTypes,
 };
 use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use serde_json::{Map, Value as Json};
@@ -127,14 +127,8 @@ impl Session {
 
 #[async_trait]
 impl OutboxQueries for Session {
-    async fn outbox_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
-        most: u32,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.due(partitions, now, on_failed, most).await
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+        self.due(query).await
     }
 
     async fn outbox_next_due(
@@ -186,21 +180,23 @@ impl OutboxQueries for Session {
 
     async fn blocked_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.blocked(tenant, before, most).await
+        self.blocked(unordered, tenant, before, most).await
     }
 
     async fn waiting_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.waiting(tenant, now, before, most).await
+        self.waiting(unordered, tenant, now, before, most).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
@@ -295,7 +291,12 @@ impl OutboxRepo for Session {
         self.redrive_rows(rows, now).await
     }
 
-    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        self.release_rows(aggregate, now).await
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        self.release_rows(aggregate, unordered, now).await
     }
 }

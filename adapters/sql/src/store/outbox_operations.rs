@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError,
+    Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
 };
 use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 
-use super::due::{EARLIER, LATER, SAME, unordered};
+use super::due::{EARLIER, LATER, SAME, is_ordered, names};
 use super::outbox::{COLUMNS, outbox_row};
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
@@ -35,55 +35,67 @@ pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64])
 /// The first rows of their aggregates that hold back later ones, each with how many of those there are.
 pub(super) fn blocked(
     dialect: &dyn Dialect,
+    unordered: &UnorderedTypes,
     tenant: Option<TenantId>,
     before: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    let timeout = unordered();
+    let other_is_ordered = is_ordered("e.event_type", unordered);
     let failed = dialect.index("idx_outbox_failed");
     // A sub-query of one row stays one: PostgreSQL makes a join of NOT EXISTS, and plans it for a table of any size.
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
-           AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}' AND {LATER}) AS held \
+           AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} AND {LATER}) AS held \
          FROM outbox_events o {all_failed}",
         order = dialect.index("idx_outbox_order"),
         all_failed = dialect.failed(),
     );
     Page::below(&select, "o.id", before)
+        .selecting(names(unordered))
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
-        .and(&format!(
-            "o.status = 'FAILED' AND o.released_time IS NULL AND o.event_type <> '{timeout}' \
-             AND (SELECT e.id FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
-             AND e.released_time IS NULL AND e.event_type <> '{timeout}' AND {EARLIER} LIMIT 1) IS NULL"
-        ))
+        .and(
+            &format!(
+                "o.status = 'FAILED' AND o.released_time IS NULL AND {is_ordered} \
+                 AND (SELECT e.id FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
+                 AND e.released_time IS NULL AND {other_is_ordered} AND {EARLIER} LIMIT 1) IS NULL",
+                is_ordered = is_ordered("o.event_type", unordered),
+            ),
+            names(unordered).chain(names(unordered)),
+        )
         .of_at_most(most)
 }
 
 /// The first pending rows of their aggregates, if they wait for their time, each with how many later ones are pending.
 pub(super) fn waiting(
     dialect: &dyn Dialect,
+    unordered: &UnorderedTypes,
     tenant: Option<TenantId>,
     now: DateTime<Utc>,
     before: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    let timeout = unordered();
+    let other_is_ordered = is_ordered("e.event_type", unordered);
     let order = dialect.index("idx_outbox_order");
     let others = format!(
-        "FROM outbox_events e {order} WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND e.event_type <> '{timeout}'"
+        "FROM outbox_events e {order} WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered}"
     );
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) {others} AND {LATER}) AS held FROM outbox_events o {pending}",
         pending = dialect.index("idx_outbox_pending"),
     );
     Page::below(&select, "o.id", before)
+        .selecting(names(unordered))
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
         .with("o.next_retry_time > ?", Some(now))
-        .and(&format!(
-            "{pending} AND o.sent_time IS NULL AND o.event_type <> '{timeout}' \
-             AND (SELECT e.id {others} AND e.sent_time IS NULL AND {EARLIER} LIMIT 1) IS NULL",
-            pending = dialect.pending(),
-        ))
+        .and(
+            &format!(
+                "{pending} AND o.sent_time IS NULL AND {is_ordered} \
+                 AND (SELECT e.id {others} AND e.sent_time IS NULL AND {EARLIER} LIMIT 1) IS NULL",
+                pending = dialect.pending(),
+                is_ordered = is_ordered("o.event_type", unordered),
+            ),
+            names(unordered).chain(names(unordered)),
+        )
         .of_at_most(most)
 }
 
@@ -130,23 +142,25 @@ impl Session {
 
     pub(super) async fn blocked(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        let (sql, values) = blocked(self.dialect, tenant, before, most);
+        let (sql, values) = blocked(self.dialect, unordered, tenant, before, most);
         let rows = self.fetch(&sql, values).await?;
         Ok(self.readable(&rows, blocked_row))
     }
 
     pub(super) async fn waiting(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        let (sql, values) = waiting(self.dialect, tenant, now, before, most);
+        let (sql, values) = waiting(self.dialect, unordered, tenant, now, before, most);
         let rows = self.fetch(&sql, values).await?;
         Ok(self.readable(&rows, blocked_row))
     }
@@ -252,16 +266,17 @@ impl Session {
     pub(super) async fn release_rows(
         &mut self,
         of: &AggregateRef,
+        unordered: &UnorderedTypes,
         now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let sql = format!(
             "UPDATE outbox_events {failed} SET released_time = ?, update_time = ? \
              WHERE tenant_id = ? AND aggregate_type = ? AND aggregate_id = ? \
-             AND status = 'FAILED' AND released_time IS NULL AND event_type <> '{timeout}'",
+             AND status = 'FAILED' AND released_time IS NULL AND {is_ordered}",
             failed = self.dialect.index("idx_outbox_failed"),
-            timeout = unordered(),
+            is_ordered = is_ordered("event_type", unordered),
         );
-        let values = values![now, now].into_iter().chain(aggregate(of)).collect();
+        let values = values![now, now].into_iter().chain(aggregate(of)).chain(names(unordered)).collect();
         let released = self.execute(&sql, values).await?;
         if released > 0 {
             self.appended(std::iter::once(Partition::of(of.tenant, of.id)));

@@ -27,16 +27,22 @@ impl Page {
     /// Narrows it by a condition on a value, if there is one.
     pub(super) fn with(mut self, condition: &str, value: Option<impl Into<Value>>) -> Page {
         if let Some(value) = value {
-            self.values.push(value.into());
-            return self.and(condition);
+            self = self.and(condition, [value.into()]);
         }
         self
     }
 
-    /// Narrows it by a condition that needs no value.
-    pub(super) fn and(mut self, condition: &str) -> Page {
+    /// Narrows it by a condition and its values.
+    pub(super) fn and(mut self, condition: &str, values: impl IntoIterator<Item = Value>) -> Page {
         self.sql.push_str(" AND ");
         self.sql.push_str(condition);
+        self.values.extend(values);
+        self
+    }
+
+    /// Gives the values of the marks between SELECT and WHERE.
+    pub(super) fn selecting(mut self, values: impl IntoIterator<Item = Value>) -> Page {
+        self.values.splice(0..0, values);
         self
     }
 

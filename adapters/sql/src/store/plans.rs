@@ -8,8 +8,9 @@ use chrono::{DateTime, Utc};
 use handover_application::Wake;
 use handover_application::ports::{
     AssetQueries as _, AssetRepo as _, AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter,
-    DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, FailedPublish, OnFailed, OrderQueries as _,
-    OutboxQueries as _, OutboxRepo as _, Redrive, RefundQueries as _, RequestRepo as _, StoreError,
+    DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DueQuery, FailedPublish, OnFailed,
+    OrderQueries as _, OutboxQueries as _, OutboxRepo as _, Redrive, RefundQueries as _, RequestRepo as _,
+    StoreError, UnorderedTypes,
 };
 use handover_domain::{
     AggregateRef, ConsumeStatus, EventId, OperationKey, OrderId, OutboxStatus, PartitionSet, Purse, TenantId,
@@ -35,6 +36,20 @@ impl Clock for NoClock {
     async fn sleep(&self, _duration: Duration) {}
 }
 
+fn unordered() -> UnorderedTypes {
+    ["REMINDER"].into_iter().collect()
+}
+
+fn due(on_failed: OnFailed) -> DueQuery {
+    DueQuery {
+        partitions: PartitionSet::ALL,
+        now: DateTime::UNIX_EPOCH,
+        on_failed,
+        unordered: unordered(),
+        limit: 200,
+    }
+}
+
 async fn plan(session: &mut Session, (sql, values): (String, Vec<Value>)) -> String {
     let rows = session.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values).await.unwrap();
     let steps = rows.iter().map(|row| row.of("plan", "id").string("detail").unwrap());
@@ -54,8 +69,7 @@ async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing()
     let store = store(&directory).await;
     let mut session = store.reading().await.unwrap();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        let scan =
-            in_order_of_ids(session.dialect, on_failed, &Value::from(-1i64), DateTime::UNIX_EPOCH, 200);
+        let scan = in_order_of_ids(session.dialect, &due(on_failed));
         let plan = plan(&mut session, scan).await;
         assert!(plan.contains("SCAN o USING INDEX idx_outbox_pending"), "{plan}");
         assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");
@@ -78,13 +92,16 @@ async fn what_operators_read_is_found_by_an_index() {
     let looks = AuditFilter { tenant, changes: false };
     let changes = AuditFilter { tenant, changes: true };
     let payments = (payments::of_order(), values![1i64, 1i64]);
-    let waiting =
-        |tenant, before| outbox_operations::waiting(dialect, tenant, DateTime::UNIX_EPOCH, before, 100);
+    let unordered = &unordered();
+    let blocked = |tenant, before| outbox_operations::blocked(dialect, unordered, tenant, before, 100);
+    let waiting = |tenant, before| {
+        outbox_operations::waiting(dialect, unordered, tenant, DateTime::UNIX_EPOCH, before, 100)
+    };
     let cases = [
-        (outbox_operations::blocked(dialect, None, None, 100), "SCAN o USING INDEX idx_outbox_failed"),
-        (outbox_operations::blocked(dialect, tenant, Some(9), 100), "SCAN o USING INDEX idx_outbox_failed"),
-        (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_failed"),
-        (outbox_operations::blocked(dialect, tenant, None, 100), "SEARCH e USING INDEX idx_outbox_order"),
+        (blocked(None, None), "SCAN o USING INDEX idx_outbox_failed"),
+        (blocked(tenant, Some(9)), "SCAN o USING INDEX idx_outbox_failed"),
+        (blocked(tenant, None), "SEARCH e USING INDEX idx_outbox_failed"),
+        (blocked(tenant, None), "SEARCH e USING INDEX idx_outbox_order"),
         (waiting(None, None), "SEARCH o USING INDEX idx_outbox_pending"),
         (waiting(tenant, Some(9)), "SEARCH e USING INDEX idx_outbox_order"),
         (outbox_operations::about(dialect, 1, "Order", &[1, 2, 3]), "SEARCH o USING INDEX idx_aggregate"),
@@ -203,14 +220,14 @@ async fn check_hot_statements(store: &SqlStore) {
     let keys = ["a", "b"].map(|key| OperationKey::stored(key.to_owned()));
     let users = [1, 2].map(|id| (tenant, UserId::try_from(id).unwrap()));
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        session.outbox_due(PartitionSet::ALL, now, on_failed, 200).await.unwrap();
+        session.outbox_due(&due(on_failed)).await.unwrap();
     }
     session.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
     session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
-    session.release(&aggregates[0], now).await.unwrap();
+    session.release(&aggregates[0], &unordered(), now).await.unwrap();
     session.unapplied("c", &["ORDER_PAID"], 0, &aggregates).await.unwrap();
     session.consumption("c", &event).await.unwrap();
     session.leftovers("c", now, now, 100).await.unwrap();

@@ -43,10 +43,11 @@ pub async fn blocked(
 ) -> Result<Page<Numbered<Blocked>>, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
     let most = limit.saturating_add(1);
+    let unordered = app.registry.unordered();
     let mut view = app.view().await?;
-    let mut items = view.waiting_page(tenant, app.now(), before, most).await?;
+    let mut items = view.waiting_page(unordered, tenant, app.now(), before, most).await?;
     if app.rules.on_failed == OnFailed::Hold {
-        items.extend(view.blocked_page(tenant, before, most).await?);
+        items.extend(view.blocked_page(unordered, tenant, before, most).await?);
         items.sort_by_key(|row| Reverse(row.id));
         items.truncate(most as usize);
     }

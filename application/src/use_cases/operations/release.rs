@@ -34,15 +34,15 @@ pub async fn release_aggregate(
     ]);
     let action = Action { name: "outbox.release", selection, reason };
     let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), app.now()) };
-    let job = Arc::new((aggregate, entry));
+    let job = Arc::new((aggregate, entry, Arc::clone(&app.registry)));
     let released: Result<u64, StoreError> = with_tx(&app.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move {
-            let (aggregate, entry) = &*job;
+            let (aggregate, entry, registry) = &*job;
             if let Some(changed) = done_before(unit, attempt, entry).await? {
                 return Ok(changed);
             }
-            let changed = unit.release(aggregate, entry.at).await?;
+            let changed = unit.release(aggregate, registry.unordered(), entry.at).await?;
             unit.audit(&AuditEntry { matched: changed, changed, ..entry.clone() }).await?;
             Ok(changed)
         })

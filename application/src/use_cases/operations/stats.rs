@@ -67,7 +67,10 @@ pub async fn stats(
     let open_letters = view.undecided_dead_letters(tenant).await?;
     let blocked = match app.rules.on_failed {
         OnFailed::Continue => 0,
-        OnFailed::Hold => view.blocked_page(tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len() as u64,
+        OnFailed::Hold => {
+            let unordered = app.registry.unordered();
+            view.blocked_page(unordered, tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len() as u64
+        }
     };
     // Before the broker is asked: it may live in the same database.
     drop(view);

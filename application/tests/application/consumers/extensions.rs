@@ -29,7 +29,7 @@ impl Handler for Loans {
     }
 
     fn takes(&self) -> &'static [&'static str] {
-        &["BOOK_LENT", "ORDER_CREATED"]
+        &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"]
     }
 
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -122,5 +122,37 @@ async fn a_type_of_another_service_may_have_a_name_of_the_marketplace() {
     world.deliver(QUEUE, "first").await;
     eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
     assert_eq!(world.effects(7).await, ["first", "second"], "the second copy changes nothing");
+    assert_eq!(world.letters().await, []);
+}
+
+/// So is the order: without the marketplace ORDER_TIMEOUT waits for earlier events like any other type, and REMINDER does
+/// not, where the service says so.
+#[tokio::test(start_paused = true)]
+async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
+    let world = World::new().await;
+    let mut process = world.process();
+    let extensions = extensions(Marketplace::Absent)
+        .event(EventSpec::new("ORDER_TIMEOUT", "book.late"))
+        .event(EventSpec::new("REMINDER", "book.reminder").unordered());
+    process.app = process.app.clone().extended(extensions);
+    runtime::prepare(&process.app).await.unwrap();
+    let of = |id: &str, event_type: &str, seq| book(&world, id, event_type, 7, seq, r#"{"reader":3}"#);
+    let due = world.now() + chrono::TimeDelta::seconds(60);
+    let mut unit = process.app.tx.store.begin().await.unwrap();
+    let events = [of("lent", "BOOK_LENT", 1), of("late", "ORDER_TIMEOUT", 2), of("reminder", "REMINDER", 3)];
+    unit.append(&events).await.unwrap();
+    let waits = FailedPublish {
+        event_id: event_id("lent"),
+        status: OutboxStatus::Retry,
+        retry_count: 0,
+        next_retry_time: Some(due),
+        error: "the broker was away".into(),
+    };
+    assert_eq!(unit.mark_failed(&[waits], world.now()).await.unwrap(), 1);
+    unit.commit().await.unwrap();
+    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    eventually(secs(30), async || world.effects(7).await == ["reminder"]).await;
+    assert_eq!(world.status("late").await, OutboxStatus::New);
+    eventually(secs(60), async || world.effects(7).await == ["reminder", "lent", "late"]).await;
     assert_eq!(world.letters().await, []);
 }

@@ -172,14 +172,14 @@ passes_on!(PaymentRepo {
     fn advance_payment(after: &Payment) -> Changed;
 });
 passes_on!(OutboxQueries {
-    fn outbox_due(partitions: PartitionSet, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<OutboxRow>;
+    fn outbox_due(query: &DueQuery) -> Vec<OutboxRow>;
     fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
     fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
     fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
-    fn blocked_page(tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
-    fn waiting_page(tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
+    fn blocked_page(unordered: &UnorderedTypes, tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
+    fn waiting_page(unordered: &UnorderedTypes, tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
     fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 });
 passes_on!(OutboxRepo {
@@ -188,7 +188,7 @@ passes_on!(OutboxRepo {
     fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64;
     fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64;
     fn redrive(rows: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>;
-    fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64;
+    fn release(aggregate: &AggregateRef, unordered: &UnorderedTypes, now: DateTime<Utc>) -> u64;
 });
 passes_on!(HistoryQueries {
     fn history_of(events: &[EventId]) -> Vec<HistoryEntry>;

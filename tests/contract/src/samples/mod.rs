@@ -10,14 +10,15 @@ pub use requests::*;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, CreditChange, DeadLetter, DeadLetterStatus,
-    Decision, EventMetadata, Expected, FailedPublish, HistoryEntry, ListingChange, ListingChangeKind,
-    Message, NewEvent, NewShipmentTask, Notification, OrderSide, Outgoing, PublishOutcome, Redrive, RelayId,
-    Route,
+    Decision, DueQuery, EventMetadata, Expected, FailedPublish, HistoryEntry, ListingChange,
+    ListingChangeKind, Message, NewEvent, NewShipmentTask, Notification, OnFailed, OrderSide, Outgoing,
+    PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
 };
 use handover_domain::{
     AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
-    HistoryKind, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition, Payment,
-    PaymentId, PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId, Title, Trace, UserId,
+    HistoryKind, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition,
+    PartitionSet, Payment, PaymentId, PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId,
+    Title, Trace, UserId,
 };
 
 /// A title, message or name that only survives where text is kept as it is.
@@ -195,6 +196,22 @@ pub fn event(id: &str, order: i64, seq: i64) -> NewEvent {
         metadata: EventMetadata { trace_id: Some("trace-1".into()), ..EventMetadata::default() },
         occurred_at: start(),
         max_retry_count: 4,
+    }
+}
+
+/// The types of the samples that have no place in the order of their aggregate.
+pub fn unordered() -> UnorderedTypes {
+    [EventType::OrderTimeout.as_str()].into_iter().collect()
+}
+
+/// Asks for what is due at a moment in every partition, at most 100 rows.
+pub fn due_at(now: DateTime<Utc>) -> DueQuery {
+    DueQuery {
+        partitions: PartitionSet::ALL,
+        now,
+        on_failed: OnFailed::Continue,
+        unordered: unordered(),
+        limit: 100,
     }
 }
 

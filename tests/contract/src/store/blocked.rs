@@ -1,11 +1,13 @@
 //! Aggregates whose later events are held by failed ones, and their release.
 
-use handover_application::ports::{Blocked, NewEvent, Numbered, OnFailed};
-use handover_domain::{AggregateRef, EventType, OutboxStatus, PartitionSet};
+use handover_application::ports::{Blocked, DueQuery, NewEvent, Numbered, OnFailed};
+use handover_domain::{AggregateRef, EventType, OutboxStatus};
 
 use super::outbox::{append, row};
 use super::{StoreRig, in_unit, view};
-use crate::samples::{aggregate, confirmed, event, later, of_type, redrive, tenant, to_failed, to_retry};
+use crate::samples::{
+    aggregate, confirmed, due_at, event, later, of_type, redrive, tenant, to_failed, to_retry, unordered,
+};
 
 fn about(aggregate: &AggregateRef, event: NewEvent) -> NewEvent {
     NewEvent { aggregate: aggregate.clone(), ..event }
@@ -18,7 +20,7 @@ async fn fail(rig: &dyn StoreRig, ids: &[&str], at: i64) {
 }
 
 async fn release(rig: &dyn StoreRig, of: &AggregateRef, at: i64) -> u64 {
-    in_unit!(rig, |unit| unit.release(of, later(at)).await.expect("a release answers"))
+    in_unit!(rig, |unit| unit.release(of, &unordered(), later(at)).await.expect("a release answers"))
 }
 
 /// The first failed events of a page, and the number that the next one begins below.
@@ -28,7 +30,11 @@ async fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
-    let page = view(rig).await.blocked_page(of.map(tenant), before, limit).await.expect("it can be read");
+    let page = view(rig)
+        .await
+        .blocked_page(&unordered(), of.map(tenant), before, limit)
+        .await
+        .expect("it can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.event_id.into()).collect(), next)
@@ -39,7 +45,7 @@ async fn blocked(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
-    let rows = view(rig).await.outbox_due(PartitionSet::ALL, later(99), OnFailed::Hold, 100).await;
+    let rows = view(rig).await.outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) }).await;
     rows.expect("what is due can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -49,7 +55,7 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
     append(rig, &[event("third", 7, 4), event("second", 7, 3), unknown, event("before", 7, 1)]).await;
     fail(rig, &["third"], 1).await;
     fail(rig, &["second", "first"], 2).await;
-    let page = view(rig).await.blocked_page(None, None, 10).await.unwrap();
+    let page = view(rig).await.blocked_page(&unordered(), None, None, 10).await.unwrap();
     let first = row(rig, "first").await;
     let expected = Blocked {
         aggregate: aggregate(7),
@@ -64,7 +70,7 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
 }
 
 /// An aggregate whose next event waits for its time is listed until then, with the time; one whose next event is due, was
-/// confirmed before or is an `ORDER_TIMEOUT` is not.
+/// confirmed before or is unordered is not.
 pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(
@@ -89,7 +95,7 @@ pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_th
         unit.redrive(&[redrive("redriven", later(50))], later(1)).await.unwrap();
     });
     let waiting = async |of: Option<i64>, now: i64, before: Option<i64>| {
-        let page = view(rig).await.waiting_page(of.map(tenant), later(now), before, 10).await;
+        let page = view(rig).await.waiting_page(&unordered(), of.map(tenant), later(now), before, 10).await;
         page.expect("what waits can be read")
     };
     let found = waiting(Some(1), 49, None).await;
@@ -112,7 +118,7 @@ pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_th
     assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
 }
 
-/// Only what failed blocks, and an `ORDER_TIMEOUT` never does.
+/// Only what failed blocks, and what is unordered never does.
 pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     let timeout = of_type(EventType::OrderTimeout, event("timeout", 10, 1));
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("sent", 9, 1), timeout]).await;
@@ -157,7 +163,7 @@ pub async fn what_waits_behind_a_failed_event_is_counted(rig: &dyn StoreRig) {
         unit.mark_failed(&[to_retry("held-and-waiting", Some(later(50)))], later(1)).await.unwrap();
         unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
     });
-    let page = view(rig).await.blocked_page(None, None, 10).await.unwrap();
+    let page = view(rig).await.blocked_page(&unordered(), None, None, 10).await.unwrap();
     assert_eq!(page.len(), 1, "{page:?}");
     assert_eq!((page[0].effect.event_id.as_str(), page[0].effect.held), ("failed", 3));
 }
@@ -218,8 +224,8 @@ pub async fn what_fails_after_a_release_holds_again(rig: &dyn StoreRig) {
     assert_eq!(due_under_hold(rig).await, ["behind"]);
 }
 
-/// A release moves nothing but events that hold others back: neither pending ones, nor sent ones, nor an
-/// `ORDER_TIMEOUT`.
+/// A release moves nothing but events that hold others back: neither pending ones, nor sent ones, nor
+/// unordered ones.
 pub async fn a_release_leaves_what_holds_nothing_back(rig: &dyn StoreRig) {
     let timeout = of_type(EventType::OrderTimeout, event("timeout", 7, 1));
     append(rig, &[timeout, event("new", 7, 2), event("sent", 7, 3)]).await;

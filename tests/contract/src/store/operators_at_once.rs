@@ -5,7 +5,7 @@ use handover_application::ports::{DeadLetterStatus, Decision};
 use super::races::{one_changed, race};
 use super::{StoreRig, in_unit, view};
 use crate::samples::{
-    aggregate, confirmed, dead_letter, decision, event, event_id, later, redrive, start, to_failed,
+    aggregate, confirmed, dead_letter, decision, event, event_id, later, redrive, start, to_failed, unordered,
 };
 
 /// Eight operators redrive one row: it moves once.
@@ -35,9 +35,10 @@ pub async fn of_units_that_release_one_aggregate_exactly_one_does(rig: &dyn Stor
         unit.append(&[event("a", 7, 1), event("b", 7, 2)]).await.unwrap();
         unit.mark_failed(&[to_failed("a"), to_failed("b")], start()).await.unwrap();
     });
-    let outcomes =
-        race(rig, |unit, n| Box::pin(async move { unit.release(&aggregate(7), later(n as i64)).await }))
-            .await;
+    let outcomes = race(rig, |unit, n| {
+        Box::pin(async move { unit.release(&aggregate(7), &unordered(), later(n as i64)).await })
+    })
+    .await;
     let mut released: Vec<u64> =
         outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
     released.sort_unstable();

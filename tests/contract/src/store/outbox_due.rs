@@ -1,12 +1,12 @@
 //! Which rows of the outbox may be published now, and when the next one may.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{NewEvent, OnFailed};
+use handover_application::ports::{DueQuery, NewEvent, OnFailed};
 use handover_domain::{AggregateRef, EventType, Partition, PartitionSet};
 
 use super::{StoreRig, in_unit, view};
 use crate::samples::{
-    confirmed, event, event_id, later, of_type, partition, start, tenant, to_failed, to_retry,
+    confirmed, due_at, event, event_id, later, of_type, partition, start, tenant, to_failed, to_retry,
 };
 
 use OnFailed::{Continue, Hold};
@@ -32,7 +32,11 @@ async fn due_of(
     mode: OnFailed,
     limit: u32,
 ) -> Vec<String> {
-    let rows = view(rig).await.outbox_due(set, now, mode, limit).await.expect("what is due can be read");
+    let rows = view(rig)
+        .await
+        .outbox_due(&DueQuery { partitions: set, on_failed: mode, limit, ..due_at(now) })
+        .await
+        .expect("what is due can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -179,8 +183,8 @@ pub async fn a_failed_row_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, ["a1", "a3"]);
 }
 
-/// `ORDER_TIMEOUT` waits for nothing.
-pub async fn an_order_timeout_is_never_held_back(rig: &dyn StoreRig) {
+/// What has no place in the order waits for nothing.
+pub async fn an_event_of_an_unordered_type_is_never_held_back(rig: &dyn StoreRig) {
     append(
         rig,
         &[event("a1", 1, 1), of_type(EventType::OrderTimeout, event("timeout", 1, 2)), event("a3", 1, 3)],
@@ -192,8 +196,8 @@ pub async fn an_order_timeout_is_never_held_back(rig: &dyn StoreRig) {
     assert_eq!(due_under_hold(rig).await, ["timeout"]);
 }
 
-/// `ORDER_TIMEOUT` holds back nothing, neither waiting nor failed.
-pub async fn an_order_timeout_holds_back_nothing(rig: &dyn StoreRig) {
+/// What has no place in the order holds back nothing, neither waiting nor failed.
+pub async fn an_event_of_an_unordered_type_holds_back_nothing(rig: &dyn StoreRig) {
     append(
         rig,
         &[of_type(EventType::OrderTimeout, event("timeout", 1, 1)), event("a1", 1, 1), event("a2", 1, 2)],
@@ -203,6 +207,26 @@ pub async fn an_order_timeout_holds_back_nothing(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, ["a1", "a2"]);
     fail(rig, "timeout").await;
     assert_eq!(due_under_hold(rig).await, ["a1", "a2"]);
+}
+
+/// Which types have no place in the order is the caller's to say: none, or several.
+pub async fn which_types_are_unordered_is_asked_for(rig: &dyn StoreRig) {
+    let of = |name: &str, id: &str, seq: i64| NewEvent { event_type: name.into(), ..event(id, 1, seq) };
+    append(rig, &[of("HELLO", "hello", 1), of("REMINDER", "reminder", 2), of("DONE", "done", 3)]).await;
+    retry(rig, "hello", Some(later(5))).await;
+    let due = async |names: &[&str], on_failed: OnFailed| {
+        let unordered = names.iter().copied().collect();
+        let query = DueQuery { unordered, on_failed, ..due_at(start()) };
+        let rows = view(rig).await.outbox_due(&query).await.expect("what is due can be read");
+        rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>()
+    };
+    assert_eq!(due(&[], Continue).await, [""; 0], "HELLO waits, and the others behind it");
+    assert_eq!(due(&["REMINDER"], Continue).await, ["reminder"]);
+    assert_eq!(due(&["REMINDER", "HELLO", "BYE"], Continue).await, ["reminder", "done"]);
+    fail(rig, "hello").await;
+    assert_eq!(due(&[], Hold).await, [""; 0]);
+    assert_eq!(due(&["DONE", "REMINDER"], Hold).await, ["reminder", "done"]);
+    assert_eq!(due(&["HELLO"], Hold).await, ["reminder", "done"]);
 }
 
 /// A type that we do not know has its place in the order like any other.
@@ -250,7 +274,7 @@ pub async fn no_limit_separates_a_row_from_its_earlier_due_ones(rig: &dyn StoreR
         plan.iter().map(|(order, seq)| event(&format!("{order}-{seq}"), *order, *seq)).collect();
     append(rig, &events).await;
     for limit in 1..=10 {
-        let rows = view(rig).await.outbox_due(PartitionSet::ALL, start(), Continue, limit).await.unwrap();
+        let rows = view(rig).await.outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
         assert!(!rows.is_empty(), "all ten are due, so some come at a limit of {limit}");
         assert!(rows.len() <= limit as usize, "{} rows came at a limit of {limit}", rows.len());
         for aggregate in 1..=4 {
@@ -294,7 +318,7 @@ pub async fn a_unit_sees_its_own_marks_in_what_is_due(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
     in_unit!(rig, |unit| {
         unit.mark_sent(&[&confirmed("a1")], start()).await.unwrap();
-        let rows = unit.outbox_due(PartitionSet::ALL, start(), Continue, 10).await.unwrap();
+        let rows = unit.outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
         assert_eq!(rows.iter().map(|row| &row.event_id).collect::<Vec<_>>(), [&event_id("a2")]);
     });
 }

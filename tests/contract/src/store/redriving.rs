@@ -1,19 +1,21 @@
 //! Rows that a person wants published again.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{OnFailed, OutboxRow, Redrive, RedrivenRow};
+use handover_application::ports::{DueQuery, OnFailed, OutboxRow, Redrive, RedrivenRow};
 use handover_domain::{OutboxStatus, PartitionSet, TenantId};
 
 use super::outbox::{append, as_new, row};
 use super::{StoreRig, in_unit, view};
-use crate::samples::{aggregate, confirmed, event, event_id, later, redrive, start, to_failed, to_retry};
+use crate::samples::{
+    aggregate, confirmed, due_at, event, event_id, later, redrive, start, to_failed, to_retry, unordered,
+};
 
 async fn redriven(rig: &dyn StoreRig, rows: &[Redrive], now: DateTime<Utc>) -> u64 {
     in_unit!(rig, |unit| unit.redrive(rows, now).await.expect("rows are redriven").len() as u64)
 }
 
 async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec<String> {
-    let rows = view(rig).await.outbox_due(PartitionSet::ALL, now, on_failed, 1_000).await;
+    let rows = view(rig).await.outbox_due(&DueQuery { on_failed, limit: 1_000, ..due_at(now) }).await;
     let rows = rows.expect("what is due can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
@@ -25,7 +27,7 @@ async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
         unit.mark_failed(&[to_retry("sent", Some(later(1)))], later(1)).await.unwrap();
         unit.mark_sent(&[&confirmed("sent")], later(2)).await.unwrap();
         unit.mark_failed(&[to_failed("failed")], later(2)).await.unwrap();
-        assert_eq!(unit.release(&aggregate(8), later(3)).await.unwrap(), 1);
+        assert_eq!(unit.release(&aggregate(8), &unordered(), later(3)).await.unwrap(), 1);
     });
 }
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::ports::{IdKind, ListingChangeKind, NewEvent, OnFailed, UnitOfWork, View};
-use handover_domain::{PartitionSet, ProductStatus, TenantId};
+use handover_application::ports::{DueQuery, IdKind, ListingChangeKind, NewEvent, UnitOfWork, View};
+use handover_domain::{ProductStatus, TenantId};
 
 use super::super::{eventually, within};
 use super::{StoreRig, begin, changes_one, commit, in_unit, view};
 use crate::samples::{
-    consumption, dead_letter, event, event_id, later, listing_change, order, payment, payment_id, product,
-    product_id, relay, settled, shipment_task, start, user,
+    consumption, dead_letter, due_at, event, event_id, later, listing_change, order, payment, payment_id,
+    product, product_id, relay, settled, shipment_task, start, user,
 };
 
 /// Writes one row of every kind, all of them new.
@@ -37,10 +37,7 @@ async fn seen<V: View + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("order", view.order_by_id(one, order(1).id).await.unwrap().is_some()),
         ("payment", view.payment_by_id(payment_id(1)).await.unwrap().is_some()),
         ("event", !view.outbox_by_event(&[event_id("e")]).await.unwrap().is_empty()),
-        (
-            "due",
-            !view.outbox_due(PartitionSet::ALL, start(), OnFailed::Continue, 9).await.unwrap().is_empty(),
-        ),
+        ("due", !view.outbox_due(&DueQuery { limit: 9, ..due_at(start()) }).await.unwrap().is_empty()),
         ("consumption", view.consumption("inventory", &event_id("e")).await.unwrap().is_some()),
         ("subscription", view.consumer_subscription("inventory").await.unwrap().is_some()),
         ("dead letter", view.dead_letter("queue", "key").await.unwrap().is_some()),

@@ -1,12 +1,14 @@
 //! The bell that wakes the relay.
 
 use futures_util::FutureExt;
-use handover_application::ports::{NewEvent, OnFailed};
+use handover_application::ports::{DueQuery, NewEvent};
 use handover_domain::AggregateRef;
 
 use super::super::within;
 use super::{StoreRig, begin, in_unit, is_conflict};
-use crate::samples::{aggregate, confirmed, event, partition, redrive, start, tenant, to_failed};
+use crate::samples::{
+    aggregate, confirmed, due_at, event, partition, redrive, start, tenant, to_failed, unordered,
+};
 
 /// A commit that appended events wakes the relay, and names their partitions.
 pub async fn a_commit_that_appended_events_rings_for_their_partitions(rig: &dyn StoreRig) {
@@ -49,7 +51,7 @@ pub async fn a_commit_that_released_an_aggregate_rings_for_its_partition(rig: &d
         unit.mark_failed(&[to_failed("failed")], start()).await.unwrap();
     });
     within("the bell", rig.wake().rung()).await;
-    in_unit!(rig, |unit| assert_eq!(unit.release(&aggregate(6), start()).await.unwrap(), 1));
+    in_unit!(rig, |unit| assert_eq!(unit.release(&aggregate(6), &unordered(), start()).await.unwrap(), 1));
     let rung = within("the bell", rig.wake().rung()).await;
     assert_eq!(rung.iter().collect::<Vec<_>>(), [partition(6)]);
 }
@@ -61,7 +63,7 @@ pub async fn whoever_is_woken_sees_the_events(rig: &dyn StoreRig) {
         let relay = tokio::spawn(async move {
             let rung = wake.rung().await;
             let mut view = store.view().await.unwrap();
-            let due = view.outbox_due(rung, start(), OnFailed::Continue, 100).await.unwrap();
+            let due = view.outbox_due(&DueQuery { partitions: rung, ..due_at(start()) }).await.unwrap();
             due.into_iter().map(|row| row.aggregate.id).collect::<Vec<_>>()
         });
         in_unit!(rig, |unit| unit.append(&[event(&format!("e{n}"), n, 1)]).await.unwrap());

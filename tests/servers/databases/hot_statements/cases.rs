@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use handover_application::ports::{
-    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, EffectKind, Expected, ListingChangeKind, OnFailed,
-    OutboxFilter, Store as _,
+    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, EffectKind, Expected, ListingChangeKind,
+    OnFailed, OutboxFilter, Store as _,
 };
 use handover_contract::samples::{
-    aggregate, confirmed, consumption, credit_change, dead_letter, event, event_id, later, listing_change,
-    operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, user,
+    aggregate, confirmed, consumption, credit_change, dead_letter, due_at, event, event_id, later,
+    listing_change, operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, unordered,
+    user,
 };
 use handover_domain::{
     Asset, ConsumeStatus, CreditStep, OrderStatus, OutboxStatus, PartitionSet, Purse, TenantId,
@@ -78,13 +79,12 @@ const DUE: [&str; 5] = [
 ];
 
 pub(super) const CASES: &[Case] = &[
-    view!("what is due", DUE, |view| view.outbox_due(PartitionSet::ALL, later(60), OnFailed::Continue, 200)),
-    view!("what is due, held by failed ones", DUE, |view| view.outbox_due(
-        PartitionSet::ALL,
-        later(60),
-        OnFailed::Hold,
-        200
-    )),
+    view!("what is due", DUE, |view| view.outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
+    view!("what is due, held by failed ones", DUE, |view| view.outbox_due(&DueQuery {
+        on_failed: OnFailed::Hold,
+        limit: 200,
+        ..due_at(later(60))
+    })),
     view!("when the next is due", ["idx_status_time"], |view| view
         .outbox_next_due(PartitionSet::ALL, later(60))),
     view!("rows of events", ["uk_event_id"], |view| view.outbox_by_event(&[
@@ -98,7 +98,7 @@ pub(super) const CASES: &[Case] = &[
         aggregate(8)
     ])),
     view!("blocked aggregates", ["idx_outbox_failed", "idx_outbox_order", "idx_status_time"], |view| view
-        .blocked_page(Some(TenantId::DEFAULT), None, 100)),
+        .blocked_page(&unordered(), Some(TenantId::DEFAULT), None, 100)),
     view!("a page of failed rows", ["idx_status_time", "idx_outbox_failed"], |view| view.outbox_page(
         &OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() },
         None,
@@ -119,8 +119,11 @@ pub(super) const CASES: &[Case] = &[
         .history_of(&[event_id("sent-7"), event_id("sent-8")])),
     unit!("redriving", ["uk_event_id"], |unit| unit
         .redrive(&[redrive("sent-9", later(3_600)), redrive("no-such", later(3_600))], start())),
-    unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit
-        .release(&aggregate(12), start())),
+    unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit.release(
+        &aggregate(12),
+        &unordered(),
+        start()
+    )),
     view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.unapplied(
         CONSUMER,
         &["ORDER_PAID", "ORDER_CANCELLED"],

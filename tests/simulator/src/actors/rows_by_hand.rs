@@ -11,6 +11,7 @@ use handover_domain::{
 };
 
 use crate::faults::Faults;
+use crate::oracle::is_ordered;
 
 const BY_HAND: &str = "by-hand-";
 const CONTRADICTION: &str = "by-hand-contradiction-";
@@ -88,7 +89,7 @@ async fn some_row(app: &App, faults: &Faults, tenant: TenantId) -> Option<Outbox
     drop(view);
     rows.retain(|row| {
         let is_of_order = row.aggregate.kind == AggregateType::Order.as_str();
-        is_of_order && row.is_ordered() && !is_misleading(&row.event_id)
+        is_of_order && is_ordered(row) && !is_misleading(&row.event_id)
     });
     faults.dice.pick(&rows).cloned()
 }

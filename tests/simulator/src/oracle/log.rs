@@ -6,7 +6,7 @@ use handover_application::consumers::standard;
 use handover_application::ports::*;
 use handover_domain::*;
 
-use super::{ALL, Case};
+use super::{ALL, Case, is_ordered};
 use crate::actors::rows_by_hand::is_misleading;
 use crate::setting::ATTEMPTS;
 
@@ -53,9 +53,10 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
 /// Whether it waits for a person for good: an earlier step of its order, which it needs, was discarded at this consumer.
 fn lacks_a_step(case: &Case<'_>, (name, queue): (&str, &str), row: &OutboxRow) -> bool {
     let is_asset = Asset::HELD.iter().any(|asset| asset.as_str() == name);
-    let mut earlier = case.rows.iter().filter(|it| {
-        it.aggregate == row.aggregate && it.is_ordered() && it.aggregate_seq < row.aggregate_seq
-    });
+    let mut earlier = case
+        .rows
+        .iter()
+        .filter(|it| it.aggregate == row.aggregate && is_ordered(it) && it.aggregate_seq < row.aggregate_seq);
     let discarded = |it: &OutboxRow| {
         let letter = case.letters.get(&(queue.to_owned(), it.event_id.to_string()));
         letter.is_some_and(|letter| letter.status == DeadLetterStatus::Discarded)

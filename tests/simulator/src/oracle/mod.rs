@@ -80,6 +80,11 @@ struct Case<'a> {
     broken: Vec<String>,
 }
 
+/// Whether an event has a place in the order of its aggregate.
+pub(crate) fn is_ordered(row: &OutboxRow) -> bool {
+    row.event_type.parse().map_or(true, EventType::is_ordered)
+}
+
 impl Case<'_> {
     fn breaks(&mut self, what: String) {
         self.broken.push(what);
@@ -87,7 +92,7 @@ impl Case<'_> {
 
     /// Whether this row is not on its way although it is pending: a failed one before it holds it.
     fn is_held(&self, row: &OutboxRow) -> bool {
-        row.status.is_pending() && row.is_ordered() && self.held.contains(&row.aggregate)
+        row.status.is_pending() && is_ordered(row) && self.held.contains(&row.aggregate)
     }
 
     /// What the log of this consumer has of this event.
@@ -252,9 +257,12 @@ async fn case<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Case<
     let mut view = evidence.store.view().await?;
     let held = match evidence.app.rules.on_failed {
         OnFailed::Continue => BTreeSet::new(),
-        OnFailed::Hold => {
-            view.blocked_page(None, None, ALL).await?.into_iter().map(|held| held.effect.aggregate).collect()
-        }
+        OnFailed::Hold => view
+            .blocked_page(evidence.app.registry.unordered(), None, None, ALL)
+            .await?
+            .into_iter()
+            .map(|held| held.effect.aggregate)
+            .collect(),
     };
     let letters = view.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let letters = letters.into_iter().map(|it| ((it.effect.queue.clone(), it.effect.key.clone()), it.effect));

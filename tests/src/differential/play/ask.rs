@@ -2,10 +2,12 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, Numbered,
-    OrderSide, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied, View,
+    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, DueQuery,
+    Numbered, OrderSide, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied, View,
 };
-use handover_contract::samples::{self, event_id, order_id, payment_id, product_id, start, tenant, user};
+use handover_contract::samples::{
+    self, due_at, event_id, order_id, payment_id, product_id, start, tenant, unordered, user,
+};
 use handover_domain::{AggregateRef, OutboxStatus, Partition, PartitionSet};
 
 use super::super::steps::{Query, Small};
@@ -37,9 +39,16 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
         Query::Payment(id) => told(view.payment_by_id(payment_id(id)).await),
         Query::Processing(t, order) => told(view.payment_in_processing(tenant(t), order_id(order)).await),
         Query::Payments(t, order) => told(view.payments_of(tenant(t), order_id(order)).await),
-        Query::Due { partitions, at, on_failed, limit } => {
-            told(view.outbox_due(set(&partitions), moment(at), on_failed, limit).await.map(nameless))
-        }
+        Query::Due { partitions, at, on_failed, limit } => told(
+            view.outbox_due(&DueQuery {
+                partitions: set(&partitions),
+                on_failed,
+                limit,
+                ..due_at(moment(at))
+            })
+            .await
+            .map(nameless),
+        ),
         Query::NextDue { partitions, at } => told(view.outbox_next_due(set(&partitions), moment(at)).await),
         Query::ByEvent(events) => {
             let wanted: Vec<_> = events.iter().map(|id| event_id(id)).collect();
@@ -62,8 +71,12 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
         }
         Query::About(aggregates) => told(view.outbox_about(&all(&aggregates)).await.map(nameless)),
         Query::Blocked { tenant: t, skip, limit } => {
-            let all = view.blocked_page(None, None, 1_000).await.expect("a page can be read");
-            told(view.blocked_page(t.map(tenant), below(&all, skip), limit).await.map(unnumbered))
+            let all = view.blocked_page(&unordered(), None, None, 1_000).await.expect("a page can be read");
+            told(
+                view.blocked_page(&unordered(), t.map(tenant), below(&all, skip), limit)
+                    .await
+                    .map(unnumbered),
+            )
         }
         Query::OutboxCounts(t) => told(view.outbox_counts(t.map(tenant)).await),
         Query::Consumed { tenant: t, event, consumer, status, skip, limit } => {

@@ -5,7 +5,7 @@ use handover_application::ports::{
     NewEvent, NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, UnitOfWork,
 };
 use handover_contract::samples::{
-    self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, user,
+    self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, unordered, user,
 };
 use handover_domain::{Order, Payment, Product};
 
@@ -98,7 +98,7 @@ pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
             told(unit.add_history(&entries).await)
         }
         Op::Release { tenant, kind, aggregate, at } => {
-            told(unit.release(&aggregate_of(tenant, kind, aggregate), moment(at)).await)
+            told(unit.release(&aggregate_of(tenant, kind, aggregate), &unordered(), moment(at)).await)
         }
         Op::Take { relay, partition, epoch } => {
             let leases = unit.partition_leases().await.expect("leases can be read");

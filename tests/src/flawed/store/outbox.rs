@@ -14,12 +14,11 @@ impl<U: View + ?Sized> Flawed<U> {
     /// What would be due if nothing were held back, smallest id first.
     async fn pending(
         &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
+        DueQuery { partitions, now, .. }: &DueQuery,
     ) -> Result<Vec<OutboxRow>, StoreError> {
         let mut rows = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
         rows.retain(|row| {
-            let is_due = row.next_retry_time.is_none_or(|due| due <= now);
+            let is_due = row.next_retry_time.is_none_or(|due| due <= *now);
             row.status.is_pending() && is_due && partitions.contains(row.partition())
         });
         rows.sort_by_key(|row| row.id);
@@ -33,16 +32,10 @@ reads! {
         fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     }
 
-    async fn outbox_due(
-        &mut self,
-        partitions: PartitionSet,
-        now: DateTime<Utc>,
-        on_failed: OnFailed,
-        limit: u32,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        let limit_of = usize::try_from(limit).unwrap_or(usize::MAX);
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+        let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
         if self.has(Flaw::DueIgnoresHeldRows) {
-            let mut rows = self.pending(partitions, now).await?;
+            let mut rows = self.pending(query).await?;
             // In order within each aggregate: that promise is kept.
             let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
             rows.sort_by_key(|row| (row.aggregate_seq, row.id));
@@ -55,15 +48,15 @@ reads! {
             return Ok(ordered);
         }
         if self.has(Flaw::DueCountsHeldRowsAgainstTheLimit) {
-            let mut first = self.pending(partitions, now).await?;
-            let due = self.inner().outbox_due(partitions, now, on_failed, u32::MAX).await?;
+            let mut first = self.pending(query).await?;
+            let due = self.inner().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
             if first.len() != due.len() {
                 first.truncate(limit_of);
                 first.retain(|row| due.contains(row));
                 return Ok(first);
             }
         }
-        self.inner().outbox_due(partitions, now, on_failed, limit).await
+        self.inner().outbox_due(query).await
     }
 
     async fn outbox_next_due(
@@ -99,13 +92,14 @@ reads! {
 
     async fn blocked_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let tenant = if self.has(Flaw::BlockedLeaksToOtherTenants) { None } else { tenant };
         let before = self.first_below(before);
-        let mut page = self.inner().blocked_page(tenant, before, limit).await?;
+        let mut page = self.inner().blocked_page(unordered, tenant, before, limit).await?;
         if self.has(Flaw::BlockedCountsEverythingPending) {
             for row in &mut page {
                 let about = self.inner().outbox_about(std::slice::from_ref(&row.effect.aggregate)).await?;
@@ -117,13 +111,14 @@ reads! {
 
     async fn waiting_page(
         &mut self,
+        unordered: &UnorderedTypes,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let tenant = if self.has(Flaw::BlockedLeaksToOtherTenants) { None } else { tenant };
-        self.inner().waiting_page(tenant, now, before, limit).await
+        self.inner().waiting_page(unordered, tenant, now, before, limit).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
@@ -219,13 +214,18 @@ writes! {
         Ok(moved)
     }
 
-    async fn release(&mut self, aggregate: &AggregateRef, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        let mut released = self.inner().release(aggregate, now).await?;
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let mut released = self.inner().release(aggregate, unordered, now).await?;
         if self.has(Flaw::ReleaseReachesOtherTenants) {
             let all = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
             let others = all.into_iter().map(|row| row.aggregate);
             for other in others.filter(|other| (&other.kind, other.id) == (&aggregate.kind, aggregate.id)) {
-                released += self.inner().release(&other, now).await?;
+                released += self.inner().release(&other, unordered, now).await?;
             }
         }
         Ok(released)

@@ -11,6 +11,7 @@ use handover_domain::*;
 use super::{Faulty, passes_on};
 use crate::actors::rows_by_hand::{is_by_hand, is_unsendable};
 use crate::faults::{CrashPoint, Fault};
+use crate::oracle::is_ordered;
 use crate::setting::RELAY_RESTS;
 
 passes_on! { impl OutboxRepo for UnitOfWork {
@@ -79,7 +80,7 @@ passes_on! { impl OutboxRepo for UnitOfWork {
             (unit.wrote.announces, unit.wrote.by_operator) = (!changed.is_empty(), !changed.is_empty() && !by_reaper);
             unit.wrote.redriven.extend(ids);
         };
-    fn release(aggregate: &AggregateRef, now: DateTime<Utc>) -> u64,
+    fn release(aggregate: &AggregateRef, unordered: &UnorderedTypes, now: DateTime<Utc>) -> u64,
         then |unit, released| {
             if *released > 0 {
                 unit.wrote.by_operator = true;
@@ -159,9 +160,9 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
         let aggregates: Vec<AggregateRef> = sent.iter().map(|row| row.aggregate.clone()).collect();
         let all = self.inner.outbox_about(&aggregates).await?;
         let faults = self.process.faults.clone();
-        for row in sent.iter().filter(|row| row.is_ordered()) {
+        for row in sent.iter().filter(|row| is_ordered(row)) {
             let earlier = all.iter().filter(|it| {
-                it.aggregate == row.aggregate && it.is_ordered() && it.aggregate_seq < row.aggregate_seq
+                it.aggregate == row.aggregate && is_ordered(it) && it.aggregate_seq < row.aggregate_seq
             });
             // What was inserted by hand may have come when this one was on its way.
             let earlier = earlier.filter(|it| !is_by_hand(&it.event_id));
