@@ -6,8 +6,9 @@ use std::time::Duration;
 use handover_domain::{AggregateType, EventType};
 
 use crate::consumers::{Subscriber, standard};
-use crate::topology::{QueueSpec, Topology, timeout_delay_key};
-use crate::{App, EventRegistry, EventSpec, topology};
+use crate::queues::{self, timeout_delay_key};
+use crate::topology::Topology;
+use crate::{App, EventRegistry, EventSpec};
 
 /// Whether the marketplace itself runs beside the extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,16 +107,11 @@ impl App {
 
     /// What the broker must offer to this application.
     pub fn topology(&self) -> Topology {
-        let mut topology = match self.extensions.marketplace {
-            Marketplace::Runs => Topology::standard(self.rules.pending_timeout),
-            Marketplace::Absent => Topology::bare(),
+        let own = match self.extensions.marketplace {
+            Marketplace::Runs => queues::topology(self.rules.pending_timeout),
+            Marketplace::Absent => queues::bare(),
         };
-        topology.queues.extend(self.extensions.consumers.iter().map(|(added, keys)| QueueSpec {
-            name: added.queue.to_owned(),
-            bindings: keys.clone(),
-            ttl: None,
-            dead_letter_key: Some(topology::DEAD_LETTER_KEY.to_owned()),
-        }));
-        topology
+        let added = self.extensions.consumers.iter();
+        added.fold(own, |topology, (added, keys)| topology.with(added.queue, keys))
     }
 }

@@ -22,6 +22,7 @@ pub mod mutants;
 mod mutants;
 pub mod ports;
 mod privacy;
+pub mod queues;
 mod registry;
 pub mod relay;
 pub mod runtime;

@@ -1,7 +1,7 @@
 //! Messages that others put into the queues of RabbitMQ, whatever bytes they are: each is parked once and can be
 //! discarded, and none holds up another.
 
-use handover_application::topology::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
+use handover_application::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use handover_rabbitmq::{QueueType, unsupervised_connection};
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;

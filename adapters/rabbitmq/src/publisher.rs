@@ -86,7 +86,10 @@ impl Publisher {
             Ok(open) => open.link.frame_max(),
             Err(fault) => return Err(fault.away()),
         };
-        let exchange = self.shared.exchange();
+        let Some(exchange) = self.shared.exchange() else {
+            let what = "no exchange is declared: declare the topology first".to_owned();
+            return Err(BrokerError::Refused { what });
+        };
         let (mut places, mut parcels) = (Vec::with_capacity(window.len()), Vec::with_capacity(window.len()));
         for outgoing in window {
             match pack(&exchange, &outgoing, frame_max) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use handover_application::topology::{EXCHANGE, Topology};
+use handover_application::topology::Topology;
 use tokio::sync::Notify;
 
 use crate::connector::Connector;
@@ -39,11 +39,9 @@ impl Shared {
         }
     }
 
-    /// The exchange that is published to.
-    pub(crate) fn exchange(&self) -> String {
-        lock(&self.topology)
-            .as_ref()
-            .map_or_else(|| EXCHANGE.to_owned(), |topology| topology.exchange.clone())
+    /// The exchange that is published to; `None` before anything was declared.
+    pub(crate) fn exchange(&self) -> Option<String> {
+        lock(&self.topology).as_ref().map(|topology| topology.exchange.clone())
     }
 
     /// What is to be kept on the server.

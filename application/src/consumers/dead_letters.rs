@@ -19,7 +19,6 @@ use crate::ports::{
     OutboxRow, StoreError, Subscription, UnitOfWork,
 };
 use crate::settings::ConsumerSettings;
-use crate::topology::DEAD_LETTER_QUEUE;
 use crate::{App, UnitError, texts, with_tx};
 
 /// Dead letters taken at a time.
@@ -62,6 +61,7 @@ pub(crate) fn given_up(
 /// Drains the dead-letter queue.
 pub struct DeadLetterDrainer {
     app: App,
+    queue: String,
     inboxes: Vec<Inbox>,
 }
 
@@ -69,7 +69,8 @@ impl DeadLetterDrainer {
     /// A drainer that knows these consumers by their queues.
     pub fn new(app: App, subscribers: &[Subscriber], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
         let inboxes = subscribers.iter().map(|s| Inbox::new(&app, s, settings, i64::MAX)).collect();
-        DeadLetterDrainer { app, inboxes }
+        let queue = app.topology().dead_letter_queue;
+        DeadLetterDrainer { app, queue, inboxes }
     }
 
     /// Drains until the process stops.
@@ -78,7 +79,7 @@ impl DeadLetterDrainer {
         let stopping = this.app.tx.tasks.stopping().clone();
         let mut told = false;
         while !stopping.is_cancelled() {
-            match answered(this.app.broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH)).await {
+            match answered(this.app.broker.subscribe(&this.queue, PREFETCH)).await {
                 Ok(subscription) => {
                     told = false;
                     this.drain(subscription.as_ref()).await;
@@ -173,7 +174,7 @@ impl DeadLetterDrainer {
     /// reason; without its body, should that be refused too.
     async fn park_refused(&self, delivery: &Delivery, refusal: &InboxError) -> Result<(), InboxError> {
         let why = format!("{}: the store refused to park it: {refusal}", texts::CONSUME_FAILED);
-        let foreign = foreign_letter(delivery, why, self.app.now());
+        let foreign = foreign_letter(self.died_in(delivery), delivery, why, self.app.now());
         let mut outcome = Ok(());
         for most in [MAX_LETTER_BODY_BYTES, 0] {
             let letter = Arc::new(foreign.shortened(most));
@@ -204,7 +205,7 @@ impl DeadLetterDrainer {
         if planted(Mutant::DrainerForgets) {
             return Ok(None);
         }
-        let queue = died_in(delivery);
+        let queue = self.died_in(delivery);
         let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
         let now = self.app.now();
         let reason = match (identify(unit, &self.app.registry, &delivery.message).await?, inbox) {
@@ -217,9 +218,13 @@ impl DeadLetterDrainer {
             }
             (Identity::Foreign(why), _) => why,
         };
-        let letter = foreign_letter(delivery, reason, now).storable();
+        let letter = foreign_letter(queue, delivery, reason, now).storable();
         unit.park(std::slice::from_ref(&letter)).await?;
         Ok(Some(Foreign::of(delivery, &letter)))
+    }
+
+    fn died_in<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
+        delivery.died_in.as_deref().unwrap_or(&self.queue)
     }
 }
 
@@ -228,15 +233,11 @@ fn is_refusal(error: &InboxError) -> bool {
     matches!(error.store_error(), Some(StoreError::Corrupt { .. } | StoreError::Backend(_)))
 }
 
-fn died_in(delivery: &Delivery) -> &str {
-    delivery.died_in.as_deref().unwrap_or(DEAD_LETTER_QUEUE)
-}
-
 /// The letter of a message that is no event of ours.
-fn foreign_letter(delivery: &Delivery, reason: String, now: DateTime<Utc>) -> DeadLetter {
+fn foreign_letter(queue: &str, delivery: &Delivery, reason: String, now: DateTime<Utc>) -> DeadLetter {
     let message = &delivery.message;
     DeadLetter {
-        queue: died_in(delivery).to_owned(),
+        queue: queue.to_owned(),
         // Not under its message id: an event of ours may rightly have that.
         key: hash(&message.body),
         tenant: message.headers.get("tenantId").and_then(|id| id.parse().ok()).unwrap_or(TenantId::DEFAULT),

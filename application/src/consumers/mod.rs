@@ -1,6 +1,6 @@
 //! Consumers: apply each event exactly once, in the order of its aggregate, or park it where a person sees it.
 //!
-//! Adding one: a handler in `handlers/`, a line in [`standard`], its queue in `topology`.
+//! Adding one: a handler in `handlers/`, a line in [`standard`], its queue in `queues`.
 //!
 //! **Invariant:** the consume-log row and the handler's own writes are one transaction, committed before the ack.
 
@@ -25,11 +25,11 @@ use serde::de::DeserializeOwned;
 
 use crate::App;
 use crate::ports::{OutboxRow, StoreError, UnitOfWork};
-use crate::relay::envelope_of;
-use crate::topology::{
+use crate::queues::{
     COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
     TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
 };
+use crate::relay::envelope_of;
 
 pub(crate) use answered::answered;
 pub use consumer::Consumer;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use handover_application::topology::{
-    DEAD_LETTER_KEY, QueueSpec, Topology, timeout_delay_key, topic_matches,
-};
+use handover_application::queues::{DEAD_LETTER_KEY, timeout_delay_key};
+use handover_application::topology::{QueueSpec, Topology, topic_matches};
 use handover_domain::EventType;
 use serde_json::{Map, Value, json};
 

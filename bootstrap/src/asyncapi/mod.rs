@@ -9,7 +9,7 @@ mod payloads;
 
 use std::time::Duration;
 
-use handover_application::topology::Topology;
+use handover_application::queues;
 use serde_json::{Value, json};
 
 const ABOUT: &str = "Every change of state is committed together with the events that announce it. Each is published to a \
@@ -18,7 +18,7 @@ published in the order of their changes. `eventId` is the key of idempotence. Re
 
 /// The document of a deployment whose orders are to be paid within `timeout`, which is part of a queue's name.
 pub fn document(timeout: Duration) -> Value {
-    let topology = Topology::standard(timeout);
+    let topology = queues::topology(timeout);
     json!({
         "asyncapi": "3.0.0",
         "info": {

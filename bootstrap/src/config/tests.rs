@@ -74,7 +74,7 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(debug(&config.settings.consistency), debug(&ConsistencySettings::default()));
     assert_eq!(debug(&config.requests), debug(&RequestSettings::default()));
     assert_eq!(config.rules.points, PointsRules::default());
-    assert_eq!(config.rules.pending_timeout, handover_application::topology::DEFAULT_TIMEOUT);
+    assert_eq!(config.rules.pending_timeout, handover_application::queues::DEFAULT_TIMEOUT);
     assert_eq!(config.rules.max_retry_count, 3);
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.http.ops_listen, None);

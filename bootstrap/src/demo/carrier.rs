@@ -15,7 +15,8 @@ use handover_application::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
     Subscription,
 };
-use handover_application::topology::{DEAD_LETTER_QUEUE, Topology};
+use handover_application::queues::DEAD_LETTER_QUEUE;
+use handover_application::topology::Topology;
 use handover_domain::EventId;
 
 use super::mishaps::{Fate, Line, Mishaps};

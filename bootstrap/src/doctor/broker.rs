@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_application::ports::{Broker, BrokerError};
-use handover_application::topology::Topology;
+use handover_application::queues;
 use handover_rabbitmq::RabbitSettings;
 use tokio::net::TcpStream;
 
@@ -50,7 +50,7 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
         Ok(queues) => queues,
         Err(error) => return Check::failed(BROKER, &Failure::from(error)),
     };
-    let topology = Topology::standard(config.rules.pending_timeout);
+    let topology = queues::topology(config.rules.pending_timeout);
     let is_there = |name: &str| queues.iter().any(|queue| queue.name == name);
     let missing: Vec<&str> =
         topology.queues.iter().map(|queue| queue.name.as_str()).filter(|name| !is_there(name)).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use handover_application::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
+use handover_application::queues;
 use handover_application::topology::Topology;
 use handover_memory::MemoryBroker;
 use handover_rabbitmq::{RabbitBroker, RabbitSettings};
@@ -48,7 +49,7 @@ pub(crate) fn database_broker(store: &SqlStore) -> Arc<dyn Broker> {
 pub(crate) fn rabbit_beside(config: &Config, settings: &RabbitSettings) -> Arc<dyn Broker> {
     let mut settings = settings.clone();
     settings.connection_name = "handover command".to_owned();
-    let topology = Topology::standard(config.rules.pending_timeout);
+    let topology = queues::topology(config.rules.pending_timeout);
     Arc::new(Beside { broker: RabbitBroker::new(settings), topology })
 }
 

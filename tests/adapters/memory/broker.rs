@@ -9,17 +9,18 @@ use handover_application::ports::{
     Broker, BrokerError, Clock, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, Requeue,
     Subscription,
 };
-use handover_application::topology::{
-    DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, QueueSpec, TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE,
-    Topology, WEBHOOK_QUEUE,
+use handover_application::queues::{
+    self, DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE,
+    WEBHOOK_QUEUE,
 };
+use handover_application::topology::{QueueSpec, Topology};
 
 use handover_memory::{ManualClock, MemoryBroker, VirtualClock};
 
 const DELAY: Duration = Duration::from_secs(900);
 
 fn standard() -> Topology {
-    Topology::standard(DELAY)
+    queues::topology(DELAY)
 }
 
 async fn declared(clock: Arc<dyn Clock>) -> MemoryBroker {

@@ -10,7 +10,7 @@ use handover_application::Wake;
 use handover_application::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
 };
-use handover_application::topology::{DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, Topology};
+use handover_application::queues::{self, DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE};
 use handover_sql::{DatabaseBroker, SqlStore};
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
 async fn broker(fixture: &Fixture) -> DatabaseBroker {
     let broker = DatabaseBroker::new(&fixture.store);
-    broker.declare(&Topology::standard(Duration::from_millis(300))).await.unwrap();
+    broker.declare(&queues::topology(Duration::from_millis(300))).await.unwrap();
     broker
 }
 
@@ -91,7 +91,7 @@ async fn a_consumer_that_waits_is_woken_by_the_publish_itself() {
     let clock = Arc::new(Endless::default());
     let store = SqlStore::open_sqlite(&fixture.options(), clock.clone(), Wake::default()).await.unwrap();
     let broker = DatabaseBroker::new(&store);
-    broker.declare(&Topology::standard(Duration::from_millis(300))).await.unwrap();
+    broker.declare(&queues::topology(Duration::from_millis(300))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     let addressed =
         Outgoing::to_queue("addressed".parse().unwrap(), INVENTORY_QUEUE.into(), message("addressed"));
@@ -176,7 +176,7 @@ async fn a_dropped_next_loses_nothing() {
 async fn a_queue_with_other_arguments_is_refused_with_both_values() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
-    let mut topology = Topology::standard(Duration::from_millis(300));
+    let mut topology = queues::topology(Duration::from_millis(300));
     for queue in &mut topology.queues {
         queue.ttl = queue.ttl.map(|_| Duration::from_millis(400));
     }

@@ -9,7 +9,7 @@ use handover_application::ports::{
     Broker, ConsumedFilter, Consumption, DueQuery, Expected, FailedPublish, Message, OnFailed, OutboxRow,
     Outgoing, PublishOutcome, Store,
 };
-use handover_application::topology::{INVENTORY_QUEUE, Topology};
+use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{due_at, unordered};
 use handover_domain::{ConsumeStatus, OutboxStatus, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore};
@@ -59,7 +59,7 @@ async fn a_window_is_fast_behind_a_backlog() {
     }
     println!("append: {:?} per unit of one row", start.elapsed() / 500);
     let broker = DatabaseBroker::new(store);
-    broker.declare(&Topology::standard(Duration::from_secs(60))).await.unwrap();
+    broker.declare(&queues::topology(Duration::from_secs(60))).await.unwrap();
     let (mut looked, mut published, mut marked) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let (rows, took) = due(store).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use handover::progress::Progress;
 use handover_application::ConsumerSettings;
 use handover_application::consumers::{Consumer, Fulfillment, Subscriber};
-use handover_application::topology::FULFILLMENT_QUEUE;
+use handover_application::queues::FULFILLMENT_QUEUE;
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use handover::progress::Progress;
+use handover_application::queues::INVENTORY_QUEUE;
 use handover_application::runtime::Roles;
-use handover_application::topology::INVENTORY_QUEUE;
 use handover_application::use_cases::{PlaceOrder, place_order};
 use handover_application::{App, runtime};
 use handover_domain::ProductId;

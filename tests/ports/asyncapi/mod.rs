@@ -5,7 +5,7 @@ mod samples;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use handover_application::topology::{DEFAULT_TIMEOUT, Topology};
+use handover_application::queues::{self, DEFAULT_TIMEOUT};
 use handover_domain::{Envelope, EventType};
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ fn every_queue_and_key_is_a_channel_and_another_deadline_has_a_queue_of_its_own(
     for timeout in [DEFAULT_TIMEOUT, Duration::from_secs(3)] {
         let document = handover::asyncapi::document(timeout);
         let channels = document["channels"].as_object().unwrap();
-        let topology = Topology::standard(timeout);
+        let topology = queues::topology(timeout);
         for queue in &topology.queues {
             let channel = &channels[&queue.name];
             assert_eq!(channel["x-routing-keys"], json!(queue.bindings), "{}", queue.name);

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use handover_application::ports::{Broker, Message, Outgoing, PublishOutcome};
-use handover_application::topology::{EXCHANGE, QueueSpec, Topology};
+use handover_application::topology::{QueueSpec, Topology};
 use handover_rabbitmq::{QueueType, RabbitBroker};
 use handover_tests::books::Books;
 use handover_tests::deployment::Deployment;
@@ -39,7 +39,7 @@ impl Carrier {
             Carrier::RabbitMq(vhost) => {
                 let (name, bindings) = (SPY.to_owned(), vec!["#".to_owned()]);
                 let spy = QueueSpec { name, bindings, ttl: None, dead_letter_key: None };
-                let topology = Topology { exchange: EXCHANGE.to_owned(), queues: vec![spy] };
+                let topology = Topology { queues: vec![spy], ..handover_application::queues::bare() };
                 broker(vhost).declare(&topology).await.unwrap();
             }
         }

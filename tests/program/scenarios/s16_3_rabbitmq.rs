@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use handover_application::topology::EXCHANGE;
+use handover_application::queues::EXCHANGE;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::rabbit_rigs;

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use handover_application::ports::Broker;
-use handover_application::topology::{INVENTORY_QUEUE, Topology};
+use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{event, outgoing, partition};
 use handover_contract::within;
 use handover_sql::DatabaseBroker;
@@ -43,7 +43,7 @@ async fn what_one_process_publishes_wakes_the_consumers_of_another(kind: ServerK
     let watching = [here.store.clone(), there.store.clone()]
         .map(|store| tokio::spawn(async move { store.watch().await }));
     let (publisher, broker) = (DatabaseBroker::new(&here.store), DatabaseBroker::new(&there.store));
-    publisher.declare(&Topology::standard(Duration::from_secs(900))).await.unwrap();
+    publisher.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     for n in 1..=5 {
         let next = subscription.next();

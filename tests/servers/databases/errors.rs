@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_application::ports::{Broker, Changed, Store, StoreError, UnitOfWork};
-use handover_application::topology::Topology;
+use handover_application::queues;
 use handover_contract::samples::{event, later, order, order_moved_to, outgoing};
 use handover_contract::{PATIENCE, within};
 use handover_domain::{Order, OrderStatus};
@@ -132,7 +132,7 @@ async fn connections_that_are_killed_while_they_lie_idle_are_nobodys_outage(kind
 async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
-    broker.declare(&Topology::standard(Duration::from_secs(900))).await.unwrap();
+    broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
     const ROUNDS: u64 = 200;
     for step in 0..ROUNDS {
         let unit = async {

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use handover_application::ports::{Broker, PartitionHold, Store, StoreError};
-use handover_application::topology::{INVENTORY_QUEUE, Topology};
+use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{confirmed, event, outgoing, partition, relay, start};
 use handover_contract::{PATIENCE, within};
 use handover_sql::DatabaseBroker;
@@ -107,7 +107,7 @@ async fn a_statement_that_nobody_waits_for_ends_in_the_server_too(kind: ServerKi
 async fn a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
-    broker.declare(&Topology::standard(Duration::from_secs(900))).await.unwrap();
+    broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
     let window = (0..100).map(|n| outgoing(&format!("e{n}"), "order.created")).collect();
     broker.publish(window).await.unwrap();
     let locked = "UPDATE broker_messages SET correlation_id = 'locked' WHERE queue = 'inventory.update.queue' \

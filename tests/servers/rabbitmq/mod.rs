@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_application::ports::{Broker, BrokerError, Delivery, DeliveryTag, PublishOutcome, Subscription};
-use handover_application::topology::{EXCHANGE, QueueSpec, Topology};
+use handover_application::queues::EXCHANGE;
+use handover_application::topology::{QueueSpec, Topology};
 use handover_contract::samples::outgoing;
 use handover_rabbitmq::{QueueType, RabbitBroker};
 use handover_tests::rabbit_rigs::{patient as settings, shared};
@@ -32,7 +33,7 @@ fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
 }
 
 fn topology(queues: &[QueueSpec]) -> Topology {
-    Topology { exchange: EXCHANGE.to_owned(), queues: queues.to_vec() }
+    Topology { queues: queues.to_vec(), ..handover_application::queues::bare() }
 }
 
 /// A vhost on the shared server.

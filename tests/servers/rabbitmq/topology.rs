@@ -102,3 +102,16 @@ async fn a_process_that_declares_nothing_can_still_look() {
     .await;
     assert_eq!(depths.iter().map(|depth| depth.name.as_str()).collect::<Vec<_>>(), [QUEUE]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_published_before_something_is_declared() {
+    let vhost = vhost().await;
+    let _declared = declared(&vhost.url(), QueueType::Quorum).await;
+    let other = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    match publish(&other, &routed("early", 1)).await {
+        Err(BrokerError::Refused { what }) => assert!(what.contains("declare the topology first"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    other.declare(&topology(&[])).await.unwrap();
+    publish_until_confirmed(&other, &routed("now", 1)).await;
+}

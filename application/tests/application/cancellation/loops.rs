@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use handover_application::consumers::{Consumer, Subscriber, standard};
 use handover_application::ports::*;
+use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use handover_application::relay::Relay;
-use handover_application::topology::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use handover_application::{App, ConsumerSettings, RelaySettings, Wake};
 use handover_domain::{ConsumeStatus, Order, OutboxStatus};
 

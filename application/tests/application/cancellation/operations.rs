@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use handover_application::ports::*;
-use handover_application::topology::INVENTORY_QUEUE;
+use handover_application::queues::INVENTORY_QUEUE;
 use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_application::{Actor, App, CommandContext, Role};

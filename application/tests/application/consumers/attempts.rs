@@ -1,7 +1,7 @@
 //! One event: applied once, tried again, given up.
 
 use chrono::TimeDelta;
-use handover_application::topology::DEAD_LETTER_QUEUE;
+use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_domain::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};

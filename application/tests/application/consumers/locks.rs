@@ -2,7 +2,7 @@
 
 use handover_application::consumers::{Subscriber, standard};
 use handover_application::ports::*;
-use handover_application::topology::CREDIT_QUEUE;
+use handover_application::queues::CREDIT_QUEUE;
 use handover_application::use_cases::{PlaceOrder, cancel_order, place_order};
 use handover_domain::*;
 

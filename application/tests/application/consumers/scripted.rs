@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_application::ports::*;
-use handover_application::topology::WEBHOOK_QUEUE;
+use handover_application::queues::WEBHOOK_QUEUE;
 use handover_application::{ConsumerSettings, Tasks};
 use handover_domain::{EventType, OrderId};
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use handover_application::ports::*;
+use handover_application::queues::{self, DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
 use handover_application::runtime::{self, Roles};
-use handover_application::topology::{
-    DEAD_LETTER_KEY, DEFAULT_TIMEOUT, Topology, timeout_delay_key, topic_matches,
-};
+use handover_application::topology::topic_matches;
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
 use handover_application::{ConsumerSettings, Settings};
 use handover_domain::*;
@@ -24,7 +23,7 @@ fn routing_key(event_type: EventType, timeout: std::time::Duration) -> String {
 #[test]
 fn every_event_type_has_a_queue() {
     for timeout in [DEFAULT_TIMEOUT, secs(30)] {
-        let topology = Topology::standard(timeout);
+        let topology = queues::topology(timeout);
         for event_type in EventType::ALL {
             let key = routing_key(*event_type, timeout);
             let taking = topology
@@ -38,7 +37,7 @@ fn every_event_type_has_a_queue() {
 
 #[test]
 fn every_dead_letter_key_leads_to_a_queue() {
-    let topology = Topology::standard(DEFAULT_TIMEOUT);
+    let topology = queues::topology(DEFAULT_TIMEOUT);
     for queue in &topology.queues {
         let Some(key) = &queue.dead_letter_key else { continue };
         let takes = |other: &&_| -> bool {
@@ -54,7 +53,7 @@ fn every_dead_letter_key_leads_to_a_queue() {
 async fn each_consumer_has_its_own_queue_which_brings_it_only_what_it_takes() {
     let world = World::new().await;
     let process = world.process();
-    let topology = Topology::standard(DEFAULT_TIMEOUT);
+    let topology = queues::topology(DEFAULT_TIMEOUT);
     let subscribers = handover_application::consumers::standard(&process.app);
     let queues: BTreeSet<&str> = subscribers.iter().map(|it| it.queue).collect();
     let names: BTreeSet<&str> = subscribers.iter().map(|it| it.handler.name()).collect();

@@ -1,7 +1,7 @@
 //! Messages that are no events of ours: parked under a hash of their body, and nothing of ours is touched.
 
 use handover_application::ports::*;
-use handover_application::topology::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
+use handover_application::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use handover_domain::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};

@@ -3,7 +3,7 @@
 use handover_application::consumers::{Subscriber, standard};
 use handover_application::jobs::TimeoutSweep;
 use handover_application::ports::*;
-use handover_application::topology::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
+use handover_application::queues::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
 use handover_application::use_cases::{PlaceOrder, place_order};
 use handover_application::{RelaySettings, TimeoutSettings};
 use handover_domain::*;

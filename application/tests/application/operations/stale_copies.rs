@@ -1,7 +1,7 @@
 //! Copies in the dead-letter queue that come after a person has decided: they change nothing.
 
 use handover_application::ports::*;
-use handover_application::topology::DEAD_LETTER_QUEUE;
+use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_application::use_cases::operations::*;
 use handover_domain::ConsumeStatus;
 

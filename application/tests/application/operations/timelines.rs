@@ -1,8 +1,8 @@
 //! Everything that happened to an order, for whom it concerns.
 
 use handover_application::ports::*;
+use handover_application::queues;
 use handover_application::runtime::{self, Roles};
-use handover_application::topology::Topology;
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_application::{MASK, RelaySettings, Settings};
@@ -136,7 +136,7 @@ async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_
     world.unbind_changed();
     ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
     pass(secs(1)).await;
-    world.broker.declare(&Topology::standard(world.pending_timeout)).await.unwrap();
+    world.broker.declare(&queues::topology(world.pending_timeout)).await.unwrap();
     pass(secs(10)).await;
     let rows = world.rows().await;
     let shipped = rows.iter().find(|row| row.event_type == "ORDER_STATUS_CHANGED").unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use handover_application::ports::*;
-use handover_application::topology::WEBHOOK_QUEUE;
+use handover_application::queues::WEBHOOK_QUEUE;
 use handover_application::{OnOutage, RelaySettings};
 use handover_domain::OutboxStatus;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_application::topology::WEBHOOK_QUEUE;
+use handover_application::queues::WEBHOOK_QUEUE;
 use handover_domain::OutboxStatus;
 
 use super::carrier::{Fate, Slow, carrier_by_id, willing};

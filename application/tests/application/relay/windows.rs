@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_application::topology::WEBHOOK_QUEUE;
+use handover_application::queues::WEBHOOK_QUEUE;
 use handover_domain::OutboxStatus;
 
 use super::carrier::{Fate, carrier, willing};

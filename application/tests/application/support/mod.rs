@@ -9,10 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_application::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_application::ports::*;
+use handover_application::queues::{self, CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, WEBHOOK_QUEUE};
 use handover_application::relay::Relay;
-use handover_application::topology::{
-    CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, Topology, WEBHOOK_QUEUE,
-};
 use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
@@ -79,7 +77,7 @@ impl World {
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
         let store = MemoryStore::new(Arc::clone(&port), Wake::default());
         let broker = MemoryBroker::new(port);
-        broker.declare(&Topology::standard(pending_timeout)).await.unwrap();
+        broker.declare(&queues::topology(pending_timeout)).await.unwrap();
         let on_failed = OnFailed::Continue;
         World { clock, store, broker, pending_timeout, on_failed, chance: Arc::new(SeededChance::new(7)) }
     }

@@ -2,7 +2,7 @@
 
 use handover_memory::MemoryBroker;
 
-use handover_application::topology::FULFILLMENT_QUEUE;
+use handover_application::queues::{self, FULFILLMENT_QUEUE};
 use handover_system::SystemClock;
 
 use super::super::mishaps::{Spoiled, Way};
@@ -14,7 +14,7 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 async fn between() -> (Mishaps, Arc<dyn Broker>) {
     let mishaps = Mishaps::default();
     let broker = carried(Arc::new(MemoryBroker::new(Arc::new(SystemClock))), mishaps.clone());
-    broker.declare(&Topology::standard(std::time::Duration::from_secs(3))).await.unwrap();
+    broker.declare(&queues::topology(std::time::Duration::from_secs(3))).await.unwrap();
     (mishaps, broker)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::topology::TIMEOUT_QUEUE;
+use handover_application::queues::TIMEOUT_QUEUE;
 use handover_domain::{
     CancelReason, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
 };

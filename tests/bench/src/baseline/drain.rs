@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::Clock as _;
-use handover_application::topology::EXCHANGE;
+use handover_application::queues::EXCHANGE;
 use handover_system::SystemClock;
 use tokio::time::{Duration, Instant};
 

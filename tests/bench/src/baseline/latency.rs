@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_application::ports::Clock as _;
-use handover_application::topology::{EXCHANGE, INVENTORY_QUEUE};
+use handover_application::queues::{EXCHANGE, INVENTORY_QUEUE};
 use handover_system::SystemClock;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;

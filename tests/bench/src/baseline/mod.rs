@@ -16,7 +16,8 @@ mod tables;
 
 use std::time::Duration;
 
-use handover_application::topology::{QueueSpec, timeout_delay_key, topic_matches};
+use handover_application::queues::timeout_delay_key;
+use handover_application::topology::{QueueSpec, topic_matches};
 use handover_domain::EventType;
 
 use crate::error::{BenchError, service_error};

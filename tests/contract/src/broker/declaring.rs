@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use handover_application::ports::BrokerError;
-use handover_application::topology::{QueueSpec, Topology};
+use handover_application::queues;
+use handover_application::topology::QueueSpec;
 
 use super::super::within;
 use super::{
@@ -44,7 +45,7 @@ pub async fn the_same_declared_again_changes_nothing(rig: &dyn BrokerRig) {
 /// The standard topology can be declared again and again.
 pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
     for seconds in [900, 30, 900, 30] {
-        let standard = Topology::standard(Duration::from_secs(seconds));
+        let standard = queues::topology(Duration::from_secs(seconds));
         within("declare", rig.broker().declare(&standard))
             .await
             .expect("delay queues of two settings live side by side");

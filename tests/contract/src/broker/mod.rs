@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use handover_application::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, PublishOutcome, QueueDepth, Subscription,
 };
-use handover_application::topology::{EXCHANGE, QueueSpec, Topology};
+use handover_application::topology::{QueueSpec, Topology};
 
 use super::{eventually, within};
 use crate::samples::outgoing;
@@ -201,7 +201,7 @@ fn expiring(spec: QueueSpec, after: Duration) -> QueueSpec {
 fn topology(queues: &[QueueSpec]) -> Topology {
     let mut queues = queues.to_vec();
     queues.push(queue(CONTROL, &["control"]));
-    Topology { exchange: EXCHANGE.to_owned(), queues }
+    Topology { queues, ..handover_application::queues::bare() }
 }
 
 async fn declare(rig: &dyn BrokerRig, queues: &[QueueSpec]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use handover_application::topology::{DEAD_LETTER_KEY, Topology};
+use handover_application::queues::{self, DEAD_LETTER_KEY};
 use handover_domain::EventType;
 
 use super::{
@@ -111,7 +111,7 @@ pub async fn a_queue_without_bindings_gets_nothing(rig: &dyn BrokerRig) {
 
 /// The standard topology brings each event to the queues whose bindings name it.
 pub async fn the_standard_topology_brings_each_event_to_its_queues(rig: &dyn BrokerRig) {
-    let topology = Topology::standard(Duration::from_secs(900));
+    let topology = queues::topology(Duration::from_secs(900));
     declare(rig, &topology.queues).await;
     let all: Vec<(String, &str)> =
         EventType::ALL.iter().map(|event| (event.as_str().to_owned(), event.routing_key())).collect();

@@ -3,7 +3,7 @@
 use handover_application::App;
 use handover_application::consumers::standard;
 use handover_application::ports::{Message, OutboxFilter, Store};
-use handover_application::topology::*;
+use handover_application::queues::*;
 use handover_domain::{ConsumeStatus, EventType, OutboxStatus};
 use handover_memory::{MemoryBroker, MemoryStore};
 

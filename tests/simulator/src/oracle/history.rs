@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use handover_application::ports::*;
-use handover_application::topology::INVENTORY_QUEUE;
+use handover_application::queues::INVENTORY_QUEUE;
 use handover_domain::*;
 
 use super::{Case, is_second};

@@ -9,7 +9,8 @@ use handover_application::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, Requeue, Route, Store,
     Subscription,
 };
-use handover_application::topology::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE, Topology};
+use handover_application::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
+use handover_application::topology::Topology;
 
 use super::Process;
 use crate::faults::{CrashPoint, Fault};

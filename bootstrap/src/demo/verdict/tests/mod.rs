@@ -7,7 +7,7 @@ mod small_day;
 
 use chrono::TimeDelta;
 use handover_application::ports::{DeadLetter, DeadLetterStatus, OrderSide};
-use handover_application::topology::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{CancelReason, ConsumeStatus, Order, OrderStatus, OutboxStatus, ProductStatus};
 
 use super::super::journal::Step;

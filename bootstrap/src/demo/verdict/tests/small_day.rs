@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, ListingEntry, OutboxRow,
 };
-use handover_application::topology::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+use handover_application::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
     AggregateRef, CancelCause, ConsumeStatus, Currency, EventBody, EventType, Money, NewOrder, Order,
     OrderAction, OrderActor, OutboxStatus, Payment, PaymentResult, PaymentStatus, PointsRules, Product,
