@@ -160,7 +160,7 @@ impl Announcer {
     /// Whether the command was committed: whether its first event is in the outbox.
     pub(crate) async fn is_announced(&self, unit: &mut dyn UnitOfWork) -> Result<bool, StoreError> {
         match self.first_id() {
-            Some(id) => Ok(!unit.outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
+            Some(id) => Ok(!unit.outbox().outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
             None => Ok(false),
         }
     }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use metrics::Counter;
 
-use crate::ports::{NewEvent, StoreError, UnitOfWork};
+use crate::ports::{NewEvent, OutboxUnit, StoreError};
 
 /// A metric, by its name and what it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(crate) fn when_committed(counter: Counter, by: usize) {
 }
 
 /// Appends events to the outbox, and counts them once they are committed.
-pub async fn append(unit: &mut dyn UnitOfWork, events: &[NewEvent]) -> Result<(), StoreError> {
+pub async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<(), StoreError> {
     unit.append(events).await?;
     when_committed(metrics::counter!(CREATED), events.len());
     Ok(())

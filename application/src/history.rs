@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use handover_domain::{EventId, HistoryKind, OutboxStatus};
 
 use crate::Attempt;
-use crate::ports::{HistoryEntry, Redrive, RedrivenRow, StoreError, UnitOfWork};
+use crate::ports::{HistoryEntry, OutboxUnit, Redrive, RedrivenRow, StoreError};
 
 /// Adds entries whose moments were chosen before the first attempt at the unit: after a commit of unknown outcome, only
 /// those that are not there.
 pub(crate) async fn add(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     attempt: Attempt,
     mut entries: Vec<HistoryEntry>,
 ) -> Result<(), StoreError> {
@@ -31,7 +31,7 @@ pub(crate) struct RedrivenBy<'a> {
 /// Redrives rows and records who did it and when the broker had confirmed them, which the next confirm replaces. Returns
 /// how many rows moved.
 pub(crate) async fn redrive(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     rows: &[Redrive],
     by: RedrivenBy<'_>,
     now: DateTime<Utc>,

@@ -387,7 +387,7 @@ pub(crate) fn append_later(tx: Transactor, events: Vec<NewEvent>) {
         tx.clock.sleep(Duration::from_millis(20)).await;
         let appended: Result<(), StoreError> = with_tx(&tx, move |unit, _| {
             let events = Arc::clone(&events);
-            Box::pin(async move { unit.append(&events).await })
+            Box::pin(async move { unit.outbox().append(&events).await })
         })
         .await;
         if let Err(error) = appended {

@@ -24,7 +24,7 @@ async fn lend(app: &App, book: i64, reader: &'static str) -> Result<bool, StoreE
     with_tx(&app.tx, move |unit, attempt| {
         let event_id = event_id.clone();
         Box::pin(async move {
-            let done = unit.outbox_by_event(std::slice::from_ref(&event_id)).await?;
+            let done = unit.outbox().outbox_by_event(std::slice::from_ref(&event_id)).await?;
             if attempt.may_have_happened() && !done.is_empty() {
                 return Ok(true);
             }
@@ -44,7 +44,7 @@ async fn lend(app: &App, book: i64, reader: &'static str) -> Result<bool, StoreE
                 occurred_at: now,
                 max_retry_count: 3,
             };
-            unit.append(&[event]).await?;
+            unit.outbox().append(&[event]).await?;
             Ok(true)
         })
     })
@@ -125,9 +125,9 @@ async fn reminders(app: &App) -> Result<Vec<String>, StoreError> {
 async fn settled(app: &App, events: usize) -> Result<(), Error> {
     for _ in 0..1_000 {
         let mut view = app.view().await?;
-        let rows = view.outbox_page(&OutboxFilter::default(), None, 100).await?;
+        let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await?;
         let ids: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
-        let consumed = view.consumed_of(&ids).await?.len();
+        let consumed = view.outbox_view().consumed_of(&ids).await?.len();
         drop(view);
         let sent = rows.iter().all(|row| row.status == OutboxStatus::Sent);
         let queues = app.broker.queues().await?;
@@ -153,12 +153,12 @@ pub(crate) async fn run() -> Result<Vec<String>, Error> {
     settled(&app, 3).await?;
 
     // Every event once more, as a broker or an operator may do at any time.
-    let rows = app.view().await?.outbox_page(&OutboxFilter::default(), None, 100).await?;
+    let rows = app.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await?;
     let now = app.now();
     let again: Vec<Redrive> =
         rows.into_iter().map(|row| Redrive { event_id: row.event_id, due: now }).collect();
     let mut unit = app.tx.store.begin().await?;
-    let sent_again = unit.redrive(&again, now).await?.len();
+    let sent_again = unit.outbox().redrive(&again, now).await?.len();
     unit.commit().await?;
     settled(&app, 3).await?;
 

@@ -79,7 +79,7 @@ fn began() -> Instant {
 }
 
 async fn count_pending(app: &App) -> Result<(), StoreError> {
-    let counts = app.view().await?.outbox_counts(None).await?;
+    let counts = app.view().await?.outbox_view().outbox_counts(None).await?;
     #[allow(clippy::cast_precision_loss, reason = "nobody minds one event in 2^53")]
     metrics::gauge!(PENDING).set(counts.new.saturating_add(counts.retry) as f64);
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
-use handover_application::ports::{StoreError, UnitOfWork};
+use handover_application::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use handover_domain::Partition;
 
 use crate::connection::{COMMIT, Connection};
@@ -177,8 +177,18 @@ impl Session {
     }
 }
 
+impl View for Session {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
 #[async_trait]
 impl UnitOfWork for Session {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         self.commit_now().await
     }

@@ -25,7 +25,7 @@ pub(crate) async fn missing<V: View + ?Sized>(
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
     // Read after the rows that announce them: what is committed in between is there.
-    let rows = view.outbox_about(&aggregates).await?;
+    let rows = view.outbox_view().outbox_about(&aggregates).await?;
     let mut absent = expected(order, &payments, &refunds);
     absent.retain(|event| !rows.iter().any(|row| event.is_in(row, order)));
     Ok((absent, rows))
@@ -73,10 +73,11 @@ pub(crate) async fn announce_missing(
                 announced.push((id, event));
             }
             if !events.is_empty() {
-                append(unit, &events).await?;
+                append(unit.outbox(), &events).await?;
                 if let Some(asked) = asked {
                     let changed = events.len().try_into().unwrap_or(u64::MAX);
-                    unit.audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&asked) })
+                    unit.outbox()
+                        .audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&asked) })
                         .await?;
                 }
             }
@@ -92,7 +93,7 @@ async fn known(
     event: &Announced,
     aggregate: &AggregateRef,
 ) -> Result<Option<Consumed>, StoreError> {
-    let consumed = unit.consumed_about(std::slice::from_ref(aggregate)).await?;
+    let consumed = unit.outbox().consumed_about(std::slice::from_ref(aggregate)).await?;
     let name = event.event_type().as_str();
     let is_it = |row: &Consumed| row.event_type == name && row.aggregate_seq == event.aggregate_seq;
     Ok(consumed.into_iter().filter(is_it).min_by(|left, right| left.event_id.cmp(&right.event_id)))

@@ -121,7 +121,7 @@ impl Inbox {
         let entry = self.duplicate(row, now);
         with_tx(&self.app.tx, move |unit, attempt| {
             let entries = vec![entry.clone()];
-            Box::pin(async move { history::add(unit, attempt, entries).await })
+            Box::pin(async move { history::add(unit.outbox(), attempt, entries).await })
         })
         .await?;
         self.log_duplicate(&row.event_id, row.trace_id());
@@ -155,8 +155,9 @@ impl Inbox {
     /// The unsettled events of the target's aggregate in order, the target among them whatever its state.
     async fn around(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
         let mut view = self.app.view().await?;
-        let Some(target) = self.target(view.as_mut(), event).await? else { return Ok(Vec::new()) };
-        let mut list = self.unapplied(view.as_mut(), std::slice::from_ref(&target.event.aggregate)).await?;
+        let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };
+        let mut list =
+            self.unapplied(view.outbox_view(), std::slice::from_ref(&target.event.aggregate)).await?;
         match list.iter_mut().find(|u| u.event.event_id == *event) {
             Some(same) => *same = target,
             None => {

@@ -47,7 +47,8 @@ impl Inbox {
         let result = with_tx(&self.app.tx, move |unit, _| {
             let (inbox, wanted) = (inbox.clone(), Arc::clone(&wanted));
             Box::pin(async move {
-                let earlier = inbox.unapplied(unit, std::slice::from_ref(&wanted.event.aggregate)).await?;
+                let earlier =
+                    inbox.unapplied(unit.outbox(), std::slice::from_ref(&wanted.event.aggregate)).await?;
                 let same = |u: &&Unapplied| u.event.event_id == wanted.event.event_id;
                 let moved = earlier.iter().find(same).is_some_and(|now| now.record != wanted.record);
                 if moved || is_overtaking(&wanted.event, &earlier, inbox.app.registry.unordered()) {
@@ -192,7 +193,7 @@ impl Inbox {
         for event in earlier.into_iter().chain([event]) {
             let step = {
                 let mut view = self.app.view().await?;
-                self.target(view.as_mut(), event).await?
+                self.target(view.outbox_view(), event).await?
             };
             let Some(step) = step else { continue };
             let now = self.app.now();
@@ -229,7 +230,7 @@ impl Inbox {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (record, letter) = job.as_ref();
-                let there = unit.consumption(&record.consumer, &record.event_id).await?;
+                let there = unit.outbox().consumption(&record.consumer, &record.event_id).await?;
                 let is_this = |there: &ConsumeRecord| {
                     (there.status, there.attempts, there.consume_time)
                         == (record.status, record.attempts, record.consume_time)
@@ -242,9 +243,9 @@ impl Inbox {
                 if expected != record.expected {
                     return Err(InboxError::Moved);
                 }
-                unit.record(std::slice::from_ref(record)).await?;
+                unit.outbox().record(std::slice::from_ref(record)).await?;
                 match letter {
-                    Some(letter) => Ok(unit.park(std::slice::from_ref(letter)).await?),
+                    Some(letter) => Ok(unit.outbox().park(std::slice::from_ref(letter)).await?),
                     None => Ok(()),
                 }
             })

@@ -104,7 +104,7 @@ impl Consumer {
 pub(crate) async fn subscribe(app: &App, consumer: &'static str) -> Result<i64, StoreError> {
     let now = app.now();
     let subscription = with_tx(&app.tx, move |unit, _| {
-        Box::pin(async move { unit.subscribe_consumer(consumer, now).await })
+        Box::pin(async move { unit.outbox().subscribe_consumer(consumer, now).await })
     })
     .await?;
     Ok(subscription.after_id)
@@ -248,7 +248,8 @@ impl Worker {
         counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
         let app = &self.inbox.app;
-        let identity = match identify(app.view().await?.as_mut(), &app.registry, &delivery.message).await {
+        let identity = match identify(app.view().await?.outbox_view(), &app.registry, &delivery.message).await
+        {
             // The outbox row cannot be read until a person corrects it, so the message is parked.
             Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
             other => other?,

@@ -16,7 +16,7 @@ use crate::foreign::hash;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, MAX_LETTER_BODY_BYTES,
-    OutboxRow, StoreError, Subscription, UnitOfWork,
+    OutboxRow, OutboxUnit, StoreError, Subscription,
 };
 use crate::settings::ConsumerSettings;
 use crate::{App, UnitError, texts, with_tx};
@@ -160,7 +160,7 @@ impl DeadLetterDrainer {
             Box::pin(async move {
                 let mut foreign = Vec::new();
                 for delivery in deliveries.get(range).unwrap_or_default() {
-                    foreign.extend(this.park(unit, delivery).await?);
+                    foreign.extend(this.park(unit.outbox(), delivery).await?);
                 }
                 Ok::<_, InboxError>(foreign)
             })
@@ -181,7 +181,7 @@ impl DeadLetterDrainer {
             let parked = Foreign::of(delivery, &letter);
             outcome = with_tx(&self.app.tx, move |unit, _| {
                 let letter = Arc::clone(&letter);
-                Box::pin(async move { Ok(unit.park(std::slice::from_ref(letter.as_ref())).await?) })
+                Box::pin(async move { Ok(unit.outbox().park(std::slice::from_ref(letter.as_ref())).await?) })
             })
             .await;
             match &outcome {
@@ -199,7 +199,7 @@ impl DeadLetterDrainer {
     /// Parks one delivery. Returns the letter of a message that is no event of ours, to be logged after the commit.
     async fn park(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut dyn OutboxUnit,
         delivery: &Delivery,
     ) -> Result<Option<Foreign>, InboxError> {
         if planted(Mutant::DrainerForgets) {
@@ -286,7 +286,7 @@ impl Foreign {
 
 /// Parks an event of ours that came out of the dead-letter queue of its consumer.
 async fn park_event(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     inbox: &Inbox,
     event: &OutboxRow,
     now: DateTime<Utc>,

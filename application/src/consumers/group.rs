@@ -119,7 +119,7 @@ impl Inbox {
         wanted: &Wanted,
         begun: DateTime<Utc>,
     ) -> Result<BTreeMap<EventId, Settled>, InboxError> {
-        let unapplied = self.unapplied(unit, &wanted.aggregates).await?;
+        let unapplied = self.unapplied(unit.outbox(), &wanted.aggregates).await?;
         let carriers: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
             .filter_map(|u| wanted.envelopes.get(&u.event.event_id).filter(|it| carries(it, &u.event)))
@@ -153,7 +153,7 @@ impl Inbox {
             .map(|step| self.record(step, ConsumeStatus::Waiting, 0, now))
             .collect();
         if !waiting.is_empty() {
-            unit.record(&waiting).await?;
+            unit.outbox().record(&waiting).await?;
         }
         let done = apply.iter().zip(applied).map(|(step, applied)| (step, Settled::Applied(applied)));
         let settled = done.chain(wait.iter().map(|step| (step, Settled::Waiting)));
@@ -166,7 +166,7 @@ impl Inbox {
             ignored.chain(known.iter().flat_map(|row| std::iter::repeat_n(row, wanted.deliveries(row))));
         let entries: Vec<HistoryEntry> = ignored.map(|row| self.duplicate(row, begun)).collect();
         if !entries.is_empty() {
-            history::add(unit, attempt, entries).await?;
+            history::add(unit.outbox(), attempt, entries).await?;
         }
         settled.extend(known.into_iter().map(|row| (row.event_id, Settled::Duplicate)));
         Ok(settled)
@@ -184,11 +184,11 @@ impl Inbox {
         if others.is_empty() || planted(Mutant::NoDedupe) {
             return Ok(Vec::new());
         }
-        let consumed = unit.consumed_of(&others).await?;
+        let consumed = unit.outbox().consumed_of(&others).await?;
         let is_ours =
             |it: &&Consumed| it.consumer == self.name() && it.record.status == ConsumeStatus::Success;
         let applied: BTreeSet<&EventId> = consumed.iter().filter(is_ours).map(|it| &it.event_id).collect();
-        let mut rows = unit.outbox_by_event(&others).await?;
+        let mut rows = unit.outbox().outbox_by_event(&others).await?;
         rows.retain(|row| {
             let envelope = wanted.envelopes.get(&row.event_id);
             applied.contains(&row.event_id) && envelope.is_some_and(|envelope| carries(envelope, row))

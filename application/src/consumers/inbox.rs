@@ -152,7 +152,7 @@ impl Inbox {
                 Consumption { cost_ms, consume_result: result, idempotency_key, ..record }
             })
             .collect();
-        unit.record(&records).await?;
+        unit.outbox().record(&records).await?;
         when_committed(metrics::counter!(CONSUMED, "consumer" => self.name()), records.len());
         Ok(applied)
     }

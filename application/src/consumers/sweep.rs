@@ -41,7 +41,8 @@ pub(super) async fn run(inbox: Inbox) {
 async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
     let now = inbox.app.now();
     let idle_since = now - TimeDelta::from_std(inbox.settings.sweep_interval).unwrap_or_default();
-    let leftovers = inbox.app.view().await?.leftovers(inbox.name(), idle_since, now, BATCH).await?;
+    let leftovers =
+        inbox.app.view().await?.outbox_view().leftovers(inbox.name(), idle_since, now, BATCH).await?;
     let mut postponed = 0;
     for event in leftovers {
         if inbox.app.tx.tasks.stopping().is_cancelled() {
@@ -66,7 +67,9 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
 async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let name = inbox.name();
     // One view at a time: whoever holds one and waits for another can wait for ever on a store with few.
-    let Some(mark) = inbox.app.view().await?.consumer_subscription(name).await? else { return Ok(()) };
+    let Some(mark) = inbox.app.view().await?.outbox_view().consumer_subscription(name).await? else {
+        return Ok(());
+    };
     let on_its_way = inbox.settings.lost_after + inbox.handler.delay();
     let mut patience = TimeDelta::from_std(on_its_way).unwrap_or(TimeDelta::MAX);
     if queued(inbox).await {
@@ -77,7 +80,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     if mark.checked_until > now {
         // The clock was set back: what is sent from now on lies behind the mark.
         return with_tx(&inbox.app.tx, move |unit, _| {
-            Box::pin(async move { unit.set_checked_until(name, until).await })
+            Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })
         .await;
     }
@@ -86,7 +89,8 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     }
     let types = inbox.handler.takes();
     let mut view = inbox.app.view().await?;
-    let lost = view.unseen(name, types, mark.after_id, mark.checked_until, until, BATCH).await?;
+    let lost =
+        view.outbox_view().unseen(name, types, mark.after_id, mark.checked_until, until, BATCH).await?;
     drop(view);
     if !lost.is_empty() && planted(Mutant::NoSweepForLost) {
         return Ok(());
@@ -102,7 +106,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     }
     if all_settled && lost.len() < BATCH as usize {
         with_tx(&inbox.app.tx, move |unit, _| {
-            Box::pin(async move { unit.set_checked_until(name, until).await })
+            Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })
         .await?;
     }

@@ -229,11 +229,11 @@ async fn send_again(
         kind: AggregateType::Order.as_str().to_owned(),
         id: order.id.get(),
     };
-    let rows = unit.outbox_about(std::slice::from_ref(&aggregate)).await?;
+    let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
     // A row inserted by hand may say what the order contradicts.
     let is_paid = |row: &&OutboxRow| matches!(confirmed_body(row, order), Some(EventBody::OrderPaid(_)));
     let Some(paid) = rows.iter().find(is_paid) else { return Ok(End::LeftAlone) };
-    let record = unit.consumption(seen.asset.as_str(), &paid.event_id).await?;
+    let record = unit.outbox().consumption(seen.asset.as_str(), &paid.event_id).await?;
     // One that was tried is tried again by itself, one that was parked waits for a person, and one that was applied did
     // not do what it says: that is for the reconciliation to tell.
     let is_known = record.is_some();
@@ -248,6 +248,6 @@ async fn send_again(
     let redrive = Redrive { event_id: paid.event_id.clone(), due: now };
     let actor = REAPER.to_string();
     let by = RedrivenBy { actor: &actor, reason: None };
-    let moved = history::redrive(unit, &[redrive], by, now).await?;
+    let moved = history::redrive(unit.outbox(), &[redrive], by, now).await?;
     Ok(if moved > 0 { End::SentAgain(paid.event_id.clone()) } else { End::LeftAlone })
 }

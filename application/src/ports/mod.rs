@@ -64,4 +64,4 @@ pub use outbox::{
 pub use payments::{PaymentQueries, PaymentRepo};
 pub use products::{ProductQueries, ProductRepo};
 pub use refunds::{RefundQueries, RefundRepo};
-pub use store::{AsAny, Changed, Store, StoreError, UnitOfWork, View};
+pub use store::{AsAny, Changed, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};

@@ -87,47 +87,50 @@ pub trait Store: Send + Sync {
     async fn view(&self) -> Result<Box<dyn View>, StoreError>;
 }
 
-/// Everything that can be read.
+/// Everything that can be read of the outbox: events, what consumers did with them, dead letters, relays, operators.
+pub trait OutboxView:
+    OutboxQueries + HistoryQueries + ConsumeQueries + DeadLetterQueries + LeaseQueries + AuditQueries
+{
+}
+
+impl<T> OutboxView for T where
+    T: OutboxQueries
+        + HistoryQueries
+        + ConsumeQueries
+        + DeadLetterQueries
+        + LeaseQueries
+        + AuditQueries
+        + ?Sized
+{
+}
+
+/// Everything that can be read and written of the outbox, in one unit of work.
+pub trait OutboxUnit:
+    OutboxView + OutboxRepo + HistoryRepo + ConsumeLog + DeadLetterRepo + LeaseRepo + AuditRepo
+{
+}
+
+impl<T> OutboxUnit for T where
+    T: OutboxView + OutboxRepo + HistoryRepo + ConsumeLog + DeadLetterRepo + LeaseRepo + AuditRepo + ?Sized
+{
+}
+
+/// Everything that can be read of the marketplace, and of the outbox.
 pub trait View:
     ProductQueries
     + OrderQueries
     + PaymentQueries
     + RefundQueries
     + AssetQueries
-    + OutboxQueries
-    + HistoryQueries
-    + ConsumeQueries
-    + DeadLetterQueries
     + EffectQueries
     + NotificationQueries
     + CreditQueries
-    + LeaseQueries
     + IdQueries
-    + AuditQueries
     + RequestQueries
     + Send
 {
-}
-
-impl<T> View for T where
-    T: ProductQueries
-        + OrderQueries
-        + PaymentQueries
-        + RefundQueries
-        + AssetQueries
-        + OutboxQueries
-        + HistoryQueries
-        + ConsumeQueries
-        + DeadLetterQueries
-        + EffectQueries
-        + NotificationQueries
-        + CreditQueries
-        + LeaseQueries
-        + IdQueries
-        + AuditQueries
-        + RequestQueries
-        + Send
-{
+    /// What can be read of the outbox.
+    fn outbox_view(&mut self) -> &mut dyn OutboxView;
 }
 
 /// What an adapter finds its own unit again by, behind the port: for what the port does not offer.
@@ -142,7 +145,7 @@ impl<T: Any> AsAny for T {
     }
 }
 
-/// One transaction. The unit of work is the repositories; dropping it undoes everything.
+/// One transaction: the repositories of the marketplace, and the outbox. Dropping it undoes everything.
 #[async_trait]
 pub trait UnitOfWork:
     View
@@ -151,19 +154,16 @@ pub trait UnitOfWork:
     + PaymentRepo
     + RefundRepo
     + AssetRepo
-    + OutboxRepo
-    + HistoryRepo
-    + ConsumeLog
-    + DeadLetterRepo
     + EffectRepo
     + NotificationRepo
     + CreditRepo
-    + LeaseRepo
-    + AuditRepo
     + RequestRepo
     + IdBlocks
     + AsAny
 {
+    /// The outbox, in this very transaction.
+    fn outbox(&mut self) -> &mut dyn OutboxUnit;
+
     /// Makes everything visible and durable, or nothing.
     ///
     /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which it may have happened.

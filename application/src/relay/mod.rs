@@ -122,12 +122,12 @@ impl Relay {
             unordered: self.app.registry.unordered().clone(),
             limit: self.settings.batch.get(),
         };
-        view.outbox_due(&query).await
+        view.outbox_view().outbox_due(&query).await
     }
 
     /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.
     async fn idle_for(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
-        let next_due = self.app.view().await?.outbox_next_due(owned, now).await?;
+        let next_due = self.app.view().await?.outbox_view().outbox_next_due(owned, now).await?;
         let until_due =
             next_due.and_then(|due| (due - now).to_std().ok()).unwrap_or(self.settings.scan_interval);
         Ok(until_due.min(self.settings.scan_interval).min(self.ownership.until_tick()))

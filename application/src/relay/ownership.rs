@@ -127,15 +127,15 @@ impl Ownership {
         with_tx(&self.tx, move |unit, _| {
             let (id, holds) = (id.clone(), holds.clone());
             Box::pin(async move {
-                unit.heartbeat(&id, lease_ms).await?;
+                unit.outbox().heartbeat(&id, lease_ms).await?;
                 let held = if planted(Mutant::LeaseNotRenewed) {
                     holds
                 } else {
-                    unit.renew_partitions(&id, &holds, lease_ms).await?
+                    unit.outbox().renew_partitions(&id, &holds, lease_ms).await?
                 };
-                let heartbeats = unit.heartbeats().await?;
-                let leases = unit.partition_leases().await?;
-                Ok(Seen { now: unit.database_now().await?, held, heartbeats, leases })
+                let heartbeats = unit.outbox().heartbeats().await?;
+                let leases = unit.outbox().partition_leases().await?;
+                Ok(Seen { now: unit.outbox().database_now().await?, held, heartbeats, leases })
             })
         })
         .await
@@ -161,7 +161,7 @@ impl Ownership {
             let id = self.id.clone();
             with_tx(&self.tx, move |unit, _| {
                 let (id, extra) = (id.clone(), extra.clone());
-                Box::pin(async move { unit.give_back(&id, &extra).await })
+                Box::pin(async move { unit.outbox().give_back(&id, &extra).await })
             })
             .await?;
         }
@@ -198,12 +198,12 @@ impl Ownership {
                     };
                     ours.extend(free.iter().map(of_free));
                 }
-                let mut taken = unit.renew_partitions(&id, &ours, lease_ms).await?;
+                let mut taken = unit.outbox().renew_partitions(&id, &ours, lease_ms).await?;
                 for lease in &free {
                     if taken.len() >= wanted {
                         break;
                     }
-                    match unit.take_partition(&id, lease, lease_ms).await? {
+                    match unit.outbox().take_partition(&id, lease, lease_ms).await? {
                         Changed::One => {
                             taken.push(PartitionHold { partition: lease.partition, epoch: lease.epoch + 1 })
                         }
@@ -227,7 +227,7 @@ impl Ownership {
             let ended = ended.clone();
             Box::pin(async move {
                 for relay in &ended {
-                    unit.forget_relay(relay).await?;
+                    unit.outbox().forget_relay(relay).await?;
                 }
                 Ok(())
             })
@@ -249,8 +249,8 @@ impl Ownership {
         with_tx(&self.tx, move |unit, _| {
             let (id, holds) = (id.clone(), holds.clone());
             Box::pin(async move {
-                unit.give_back(&id, &holds).await?;
-                unit.forget_relay(&id).await
+                unit.outbox().give_back(&id, &holds).await?;
+                unit.outbox().forget_relay(&id).await
             })
         })
         .await

@@ -13,8 +13,8 @@ use super::Relay;
 use crate::counted::{DEAD, FAILED, SENT};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, PartitionHold, RelayId, StoreError,
-    UnitOfWork,
+    Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, PartitionHold, RelayId,
+    StoreError,
 };
 use crate::{Attempt, history, with_tx};
 
@@ -64,7 +64,7 @@ impl Relay {
         let ours = with_tx(&self.app.tx, move |unit, attempt| {
             // The moment of this attempt: whoever looks for lost events counts from when they were really sent.
             let (job, now) = (Arc::clone(&work), clock.now());
-            Box::pin(async move { job.write(unit, attempt, now).await })
+            Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
         })
         .await?;
         self.report(due, &job, ours);
@@ -128,7 +128,7 @@ impl Settlement {
     /// Fences first; what is no longer ours is left to its new owner.
     async fn write(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut dyn OutboxUnit,
         attempt: Attempt,
         now: DateTime<Utc>,
     ) -> Result<PartitionSet, StoreError> {

@@ -75,7 +75,7 @@ async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Resu
             unit.insert_order(&order).await?;
             let events = announcer.rows(0, tenant, order.version, &events);
             match apart {
-                None => append(unit, &events).await?,
+                None => append(unit.outbox(), &events).await?,
                 Some(tx) => append_later(tx, events),
             }
             Ok(order)

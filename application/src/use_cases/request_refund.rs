@@ -79,7 +79,7 @@ async fn request(
                 && let Some(mut running) = unit.refund_by_id(running).await?
             {
                 if actor == OrderActor::Operator {
-                    found_done(unit, attempt, &entry).await?;
+                    found_done(unit.outbox(), attempt, &entry).await?;
                 }
                 if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_people {
                     running.reason = MASK.to_owned();
@@ -103,7 +103,7 @@ async fn request(
             }
             unit.insert_refund(&refund).await?;
             if actor == OrderActor::Operator {
-                unit.audit(&entry).await?;
+                unit.outbox().audit(&entry).await?;
             }
             let order = match begun {
                 Some(begun) => {

@@ -118,7 +118,7 @@ pub(super) async fn settle(
         return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());
     }
     one_row(advanced?, "payment")?;
-    append(unit, &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit.outbox(), &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
     match report.result {
         PaymentResult::Success => {
             unit.post(&captured(&settled, order, announcer)).await?;

@@ -68,7 +68,7 @@ pub(super) async fn settle(
         return Ok(None);
     };
     one_row(unit.advance_refund(&settled).await?, "refund")?;
-    append(unit, &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit.outbox(), &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
     if result == RefundResult::Success && !planted(Mutant::PayoutNotBooked) {
         unit.post(&paid_out(&settled, order, announcer)).await?;
     }

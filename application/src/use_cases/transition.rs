@@ -45,7 +45,7 @@ pub(crate) async fn apply(
     if after.status == OrderStatus::Completed && planted(Mutant::EventForgotten) {
         return Ok(after);
     }
-    append(unit, &announcer.rows(skip, after.tenant, after.version, &events)).await?;
+    append(unit.outbox(), &announcer.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn trace_of_order(
     order: OrderId,
 ) -> Result<Option<Trace>, StoreError> {
     let aggregate = AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get() };
-    let rows = unit.outbox_about(std::slice::from_ref(&aggregate)).await?;
+    let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
     let placed = rows.iter().find(|row| row.event_type == EventType::OrderCreated.as_str());
     Ok(placed.map(OutboxRow::trace))
 }
@@ -96,5 +96,5 @@ pub(super) async fn by_party(
 /// Whether the command was committed by an earlier attempt: then its first event is in the outbox.
 pub(super) async fn happened(unit: &mut dyn UnitOfWork, announcer: &Announcer) -> Result<bool, UseCaseError> {
     let Some(id) = announcer.first_id() else { return Ok(false) };
-    Ok(!OutboxQueries::outbox_by_event(unit, std::slice::from_ref(id)).await?.is_empty())
+    Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
 }

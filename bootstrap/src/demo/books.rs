@@ -104,7 +104,7 @@ fn is_last<T>(page: &[T]) -> bool {
 async fn events(view: &mut dyn View) -> Result<Vec<OutboxRow>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
-        let page = view.outbox_page(&OutboxFilter::default(), before, PAGE).await?;
+        let page = view.outbox_view().outbox_page(&OutboxFilter::default(), before, PAGE).await?;
         let last = is_last(&page);
         before = page.last().map(|row| row.id);
         all.extend(page);
@@ -118,7 +118,7 @@ async fn events(view: &mut dyn View) -> Result<Vec<OutboxRow>, StoreError> {
 async fn consumed(view: &mut dyn View) -> Result<Vec<Consumed>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
-        let page = view.consumed_page(&ConsumedFilter::default(), before, PAGE).await?;
+        let page = view.outbox_view().consumed_page(&ConsumedFilter::default(), before, PAGE).await?;
         let last = is_last(&page);
         before = page.last().map(|row| row.id);
         all.extend(page.into_iter().map(effect));
@@ -131,7 +131,7 @@ async fn consumed(view: &mut dyn View) -> Result<Vec<Consumed>, StoreError> {
 async fn dead_letters(view: &mut dyn View) -> Result<Vec<DeadLetter>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
-        let page = view.dead_letters_page(&DeadLetterFilter::default(), before, PAGE).await?;
+        let page = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), before, PAGE).await?;
         let last = is_last(&page);
         before = page.last().map(|row| row.id);
         all.extend(page.into_iter().map(effect));

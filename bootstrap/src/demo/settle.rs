@@ -71,10 +71,10 @@ async fn look(until: Until, app: &App, store: &dyn Store) -> Result<Sight, Store
     if until == Until::Closed {
         return Ok(sight);
     }
-    let counts = view.outbox_counts(None).await?;
+    let counts = view.outbox_view().outbox_counts(None).await?;
     open(counts.new + counts.retry, "events to publish");
     let (mut unsettled, mut settled) = (0, 0);
-    for count in view.consume_counts(None).await? {
+    for count in view.outbox_view().consume_counts(None).await? {
         match count.status {
             ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed => {
                 unsettled += count.events
@@ -89,8 +89,9 @@ async fn look(until: Until, app: &App, store: &dyn Store) -> Result<Sight, Store
         let mut unseen = 0;
         for subscriber in app.subscribers() {
             let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
-            if let Some(mark) = view.consumer_subscription(name).await? {
+            if let Some(mark) = view.outbox_view().consumer_subscription(name).await? {
                 let rows = view
+                    .outbox_view()
                     .unseen(name, takes, mark.after_id, chrono::DateTime::UNIX_EPOCH, app.now(), 1)
                     .await?;
                 unseen += rows.len();

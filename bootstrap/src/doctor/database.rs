@@ -168,7 +168,7 @@ fn refused(schema: Schema, database: &DatabaseChoice) -> Check {
 async fn times(looked: &Looked) -> Result<(Option<DateTime<Utc>>, DateTime<Utc>), StoreError> {
     let theirs = looked.store.database_now().await?;
     let mut view = looked.store.view().await?;
-    let rows = view.outbox_page(&OutboxFilter::default(), None, 1).await?;
+    let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
     Ok((rows.first().map(|row| row.create_time), theirs))
 }
 

@@ -105,7 +105,7 @@ impl Database {
         }
         let ended = async {
             let mut unit = self.store.begin().await?;
-            LeaseRepo::end_all_leases(unit.as_mut()).await?;
+            LeaseRepo::end_all_leases(unit.outbox()).await?;
             unit.commit().await
         };
         ended.await.map_err(Failure::database(&self.choice))

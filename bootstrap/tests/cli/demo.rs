@@ -106,8 +106,10 @@ async fn a_promise_that_is_broken_is_named_and_the_exit_code_is_1() {
     day.wait_for("giving to the buyers");
     let unexplained =
         letter("order.fulfillment.queue", "nobody-explains-this", None, "", "put there by a test");
-    change(&day.folder().join("handover.db"), async move |unit| unit.park(&[unexplained]).await.unwrap())
-        .await;
+    change(&day.folder().join("handover.db"), async move |unit| {
+        unit.outbox().park(&[unexplained]).await.unwrap()
+    })
+    .await;
     let day = day.ended();
     let report = day.broken();
     let name = "dead letters are explained";

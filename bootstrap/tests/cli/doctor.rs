@@ -181,7 +181,7 @@ async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
         occurred_at: SystemClock.now() + TimeDelta::hours(2),
         max_retry_count: 3,
     };
-    world.change(async move |unit| unit.append(&[event]).await.unwrap()).await;
+    world.change(async move |unit| unit.outbox().append(&[event]).await.unwrap()).await;
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     says(&ran, "clock", "warn", "it is 1h 59m");

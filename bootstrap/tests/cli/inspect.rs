@@ -187,7 +187,7 @@ async fn park(world: &World) {
         ),
         letter("order.timeout.queue", "h-2", None, "not JSON", "\u{1b}[2Jnot an object\nat all"),
     ];
-    world.change(async move |unit| unit.park(&letters).await.unwrap()).await;
+    world.change(async move |unit| unit.outbox().park(&letters).await.unwrap()).await;
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ async fn dead(world: &World, id: &str) {
         aggregate_id: Some(1),
         ..Default::default()
     };
-    let created = view.outbox_page(&filter, None, 1).await.unwrap().remove(0);
+    let created = view.outbox_view().outbox_page(&filter, None, 1).await.unwrap().remove(0);
     let order = view.order_by_id(TenantId::DEFAULT, 1.try_into().unwrap()).await.unwrap().unwrap();
     drop(view);
     store.close().await;
@@ -67,11 +67,11 @@ async fn dead(world: &World, id: &str) {
     world
         .change(async move |unit| {
             ship(unit, order).await;
-            unit.append(&[row]).await.unwrap();
+            unit.outbox().append(&[row]).await.unwrap();
             // So that the relay that runs leaves it alone.
-            assert_eq!(unit.mark_failed(&[given_up(&event)], now).await.unwrap(), 1);
-            unit.record(&[consumption]).await.unwrap();
-            unit.park(&[letter]).await.unwrap();
+            assert_eq!(unit.outbox().mark_failed(&[given_up(&event)], now).await.unwrap(), 1);
+            unit.outbox().record(&[consumption]).await.unwrap();
+            unit.outbox().park(&[letter]).await.unwrap();
         })
         .await;
 }

@@ -29,8 +29,8 @@ impl World {
         let row = event_of(id, 7, 1, now);
         let failed = given_up(&row.event_id);
         self.change(async move |unit| {
-            unit.append(&[row]).await.unwrap();
-            assert_eq!(unit.mark_failed(&[failed], now).await.unwrap(), 1);
+            unit.outbox().append(&[row]).await.unwrap();
+            assert_eq!(unit.outbox().mark_failed(&[failed], now).await.unwrap(), 1);
         })
         .await;
     }

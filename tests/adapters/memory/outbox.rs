@@ -19,7 +19,7 @@ fn failed(id: &str, status: OutboxStatus, due: Option<DateTime<Utc>>) -> FailedP
 
 async fn due(store: &MemoryStore, now: DateTime<Utc>, on_failed: OnFailed, limit: u32) -> Vec<String> {
     let mut view = store.view().await.unwrap();
-    ids(&view.outbox_due(&DueQuery { on_failed, limit, ..due_at(now) }).await.unwrap())
+    ids(&view.outbox_view().outbox_due(&DueQuery { on_failed, limit, ..due_at(now) }).await.unwrap())
 }
 
 fn ids(rows: &[OutboxRow]) -> Vec<String> {
@@ -31,8 +31,8 @@ async fn rows_are_seen_in_the_order_of_commits_not_of_ids() {
     let store = store();
     let mut first = store.begin().await.unwrap();
     let mut second = store.begin().await.unwrap();
-    first.append(&[event("a", 1, 1)]).await.unwrap();
-    second.append(&[event("b", 2, 1)]).await.unwrap();
+    first.outbox().append(&[event("a", 1, 1)]).await.unwrap();
+    second.outbox().append(&[event("b", 2, 1)]).await.unwrap();
     second.commit().await.unwrap();
     assert_eq!(due(&store, START, OnFailed::Continue, 9).await, ["b"]);
     first.commit().await.unwrap();
@@ -54,10 +54,10 @@ async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
         event("b2", 2, 2),
         event("b0", 2, 0),
     ];
-    unit.append(&events).await.unwrap();
-    unit.mark_failed(&[failed("a1", OutboxStatus::Retry, Some(later))], START).await.unwrap();
+    unit.outbox().append(&events).await.unwrap();
+    unit.outbox().mark_failed(&[failed("a1", OutboxStatus::Retry, Some(later))], START).await.unwrap();
     assert_eq!(
-        ids(&unit.outbox_due(&DueQuery { limit: 9, ..due_at(START) }).await.unwrap()),
+        ids(&unit.outbox().outbox_due(&DueQuery { limit: 9, ..due_at(START) }).await.unwrap()),
         ["a-timeout", "b0", "b1", "b2"]
     );
     unit.commit().await.unwrap();
@@ -65,9 +65,15 @@ async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
     assert_eq!(due(&store, later, OnFailed::Continue, 9).await, ["a1", "a2", "a-timeout", "b0", "b1", "b2"]);
 
     let mut unit = store.begin().await.unwrap();
-    assert_eq!(unit.outbox_next_due(PartitionSet::ALL, START).await.unwrap(), Some(later));
-    assert_eq!(unit.mark_failed(&[failed("a1", OutboxStatus::Failed, None)], START).await.unwrap(), 1);
-    assert_eq!(unit.mark_failed(&[failed("a1", OutboxStatus::Retry, None)], START).await.unwrap(), 0);
+    assert_eq!(unit.outbox().outbox_next_due(PartitionSet::ALL, START).await.unwrap(), Some(later));
+    assert_eq!(
+        unit.outbox().mark_failed(&[failed("a1", OutboxStatus::Failed, None)], START).await.unwrap(),
+        1
+    );
+    assert_eq!(
+        unit.outbox().mark_failed(&[failed("a1", OutboxStatus::Retry, None)], START).await.unwrap(),
+        0
+    );
     unit.commit().await.unwrap();
     assert_eq!(due(&store, START, OnFailed::Continue, 2).await, ["a2", "a-timeout"]);
     assert_eq!(due(&store, START, OnFailed::Hold, 2).await, ["a-timeout", "b0"]);
@@ -110,26 +116,31 @@ async fn what_may_be_published_is_the_same_by_the_book_within_the_unit_and_after
                     event_type: event_type.to_owned(),
                     ..event(&format!("e{number}"), roll(4), roll(5))
                 };
-                unit.append(&[new]).await.unwrap();
+                unit.outbox().append(&[new]).await.unwrap();
                 let id = format!("e{}", 1 + roll(u64::try_from(number).unwrap()));
                 match roll(3) {
                     0 => {
                         let due = START + Duration::from_secs(roll(9).try_into().unwrap());
-                        unit.mark_failed(&[failed(&id, OutboxStatus::Retry, Some(due))], START)
+                        unit.outbox()
+                            .mark_failed(&[failed(&id, OutboxStatus::Retry, Some(due))], START)
                             .await
                             .unwrap();
                     }
                     1 => {
-                        unit.mark_failed(&[failed(&id, OutboxStatus::Failed, None)], START).await.unwrap();
+                        unit.outbox()
+                            .mark_failed(&[failed(&id, OutboxStatus::Failed, None)], START)
+                            .await
+                            .unwrap();
                     }
                     _ => {}
                 }
             }
             let now = START + Duration::from_secs(4);
-            let rows = unit.outbox_page(&OutboxFilter::default(), None, 1000).await.unwrap();
+            let rows = unit.outbox().outbox_page(&OutboxFilter::default(), None, 1000).await.unwrap();
             let on_failed = if roll(2) == 0 { OnFailed::Hold } else { OnFailed::Continue };
-            let within = unit.outbox_due(&DueQuery { on_failed, limit: 1000, ..due_at(now) }).await.unwrap();
-            let next = unit.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
+            let within =
+                unit.outbox().outbox_due(&DueQuery { on_failed, limit: 1000, ..due_at(now) }).await.unwrap();
+            let next = unit.outbox().outbox_next_due(PartitionSet::ALL, now).await.unwrap();
             unit.commit().await.unwrap();
 
             let mut book: Vec<i64> = within.iter().map(|row| row.id).collect();

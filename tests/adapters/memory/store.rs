@@ -177,7 +177,7 @@ async fn a_commit_rings_the_bell_of_its_own_process() {
     let store = store().for_process(ours.clone());
     let _other = store.for_process(theirs);
     let mut unit = store.begin().await.unwrap();
-    unit.append(&[event("a", 1, 1)]).await.unwrap();
+    unit.outbox().append(&[event("a", 1, 1)]).await.unwrap();
     unit.commit().await.unwrap();
     assert_eq!(ours.rung().await.iter().count(), 1);
 }

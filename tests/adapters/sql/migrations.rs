@@ -28,7 +28,11 @@ async fn the_audit_log_can_only_be_added_to() {
         assert!(error.to_string().contains("the audit log is only ever added to"), "{refused}: {error}");
     }
     let mut view = fixture.store.view().await.unwrap();
-    let seen = view.audit_page(&handover_application::ports::AuditFilter::default(), None, 10).await.unwrap();
+    let seen = view
+        .outbox_view()
+        .audit_page(&handover_application::ports::AuditFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(
         seen.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
         [(2, "user:9"), (1, "user:9")]
@@ -43,7 +47,7 @@ async fn a_dead_letter_inserted_by_hand_is_read_and_one_in_no_status_refused() {
                   VALUES ('b.queue', 'e-1', 1, '{}', 'late', '2026-02-04 10:30:00', 'REPLAYING')";
     outside.execute(insert).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    assert_eq!(view.undecided_dead_letters(None).await.unwrap(), 1);
+    assert_eq!(view.outbox_view().undecided_dead_letters(None).await.unwrap(), 1);
     assert!(outside.execute("UPDATE dead_letters SET status = 'LOST'").await.is_err());
 }
 

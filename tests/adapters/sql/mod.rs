@@ -62,6 +62,6 @@ fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
 
 async fn append(store: &SqlStore, events: &[NewEvent]) -> Result<(), StoreError> {
     let mut unit = store.begin().await?;
-    unit.append(events).await?;
+    unit.outbox().append(events).await?;
     unit.commit().await
 }

@@ -22,6 +22,7 @@ async fn due(store: &SqlStore) -> (Vec<OutboxRow>, Duration) {
     let mut view = store.view().await.unwrap();
     let start = Instant::now();
     let rows = view
+        .outbox_view()
         .outbox_due(&DueQuery { on_failed: OnFailed::Hold, limit: WINDOW, ..due_at(Utc::now()) })
         .await
         .unwrap();
@@ -81,7 +82,7 @@ async fn a_window_is_fast_behind_a_backlog() {
             .collect();
         let start = Instant::now();
         let mut unit = store.begin().await.unwrap();
-        assert_eq!(unit.mark_sent(&confirmed, Utc::now()).await.unwrap(), confirmed.len() as u64);
+        assert_eq!(unit.outbox().mark_sent(&confirmed, Utc::now()).await.unwrap(), confirmed.len() as u64);
         unit.commit().await.unwrap();
         marked.push(start.elapsed());
     }
@@ -122,7 +123,7 @@ async fn rows_that_are_held_back_delay_nobody() {
             .collect();
         let mut unit = store.begin().await.unwrap();
         let start = Instant::now();
-        assert_eq!(unit.mark_failed(&failed, Utc::now()).await.unwrap(), failed.len() as u64);
+        assert_eq!(unit.outbox().mark_failed(&failed, Utc::now()).await.unwrap(), failed.len() as u64);
         println!("mark failed: {:?} for {}", start.elapsed(), failed.len());
         unit.commit().await.unwrap();
         for _ in 0..3 {
@@ -170,7 +171,7 @@ async fn what_operators_ask_of_a_long_history() {
         let rows: Vec<_> = (0..200).map(|i| consumption(consumer, chunk * 200 + i)).collect();
         let start = Instant::now();
         let mut unit = store.begin().await.unwrap();
-        unit.record(&rows).await.unwrap();
+        unit.outbox().record(&rows).await.unwrap();
         unit.commit().await.unwrap();
         recorded.push(start.elapsed());
     }
@@ -179,16 +180,16 @@ async fn what_operators_ask_of_a_long_history() {
     let mut view = store.view().await.unwrap();
     for tenant in [None, Some(TenantId::DEFAULT)] {
         let start = Instant::now();
-        view.outbox_counts(tenant).await.unwrap();
+        view.outbox_view().outbox_counts(tenant).await.unwrap();
         let counted = start.elapsed();
-        view.consume_counts(tenant).await.unwrap();
+        view.outbox_view().consume_counts(tenant).await.unwrap();
         let log = start.elapsed() - counted;
-        view.blocked_page(&unordered(), tenant, None, 100).await.unwrap();
+        view.outbox_view().blocked_page(&unordered(), tenant, None, 100).await.unwrap();
         let blocked = start.elapsed() - counted - log;
         println!("100,000 of {tenant:?}: outbox counts {counted:?}, log counts {log:?}, blocked {blocked:?}");
         let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
         let start = Instant::now();
-        assert!(view.consumed_page(&dead, None, 100).await.unwrap().is_empty());
+        assert!(view.outbox_view().consumed_page(&dead, None, 100).await.unwrap().is_empty());
         println!("a page of the dead, of which there are none: {:?}", start.elapsed());
     }
 }

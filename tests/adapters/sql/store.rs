@@ -20,7 +20,7 @@ async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due() {
     let fixture = fixture().await;
     fixture.outside().await.execute(BY_HAND).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].create_time.to_rfc3339(), "2026-02-04T10:30:00+00:00");
     assert_eq!(
@@ -39,12 +39,12 @@ async fn a_time_written_by_hand_compares_with_ours() {
     outside.execute(later).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let now = Utc::now();
-    assert!(view.outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap().is_empty());
-    let next = view.outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
+    assert!(view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap().is_empty());
+    let next = view.outbox_view().outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
     // Written without fractions of a second.
     let written = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
     assert!(written, "{next} written between {before} and {now}");
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
     assert_eq!(due.len(), 1);
 }
 
@@ -56,7 +56,7 @@ async fn a_corrupt_value_is_named_with_its_table_column_and_row() {
                   VALUES ('q', 'k', 1, '', '', 'yesterday', 'OPEN')";
     outside.execute(letter).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let error = view.dead_letter("q", "k").await.unwrap_err();
+    let error = view.outbox_view().dead_letter("q", "k").await.unwrap_err();
     let StoreError::Corrupt { table, column, key, why } = error else { panic!("{error}") };
     assert_eq!((table, column, key.as_str()), ("dead_letters", "died_at", "message_key k"));
     assert!(why.contains("yesterday"), "{why}");
@@ -74,16 +74,16 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_liste
         .await
         .unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"]);
     // A page that was short because of it would be taken for the last one.
     for limit in [1, 10] {
-        let page = view.outbox_page(&OutboxFilter::default(), None, limit).await.unwrap();
+        let page = view.outbox_view().outbox_page(&OutboxFilter::default(), None, limit).await.unwrap();
         assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"], "{limit}");
     }
     let by_hand = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
     outside.execute(by_hand).await.unwrap();
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.len(), 2, "a time without a zone is one");
 }
 
@@ -128,11 +128,11 @@ async fn after_a_failed_statement_a_unit_refuses_to_commit() {
     let fixture = fixture().await;
     append(&fixture.store, &[event("taken", 1, 1)]).await.unwrap();
     let mut unit = fixture.store.begin().await.unwrap();
-    unit.append(&[event("lost", 2, 1)]).await.unwrap();
-    assert!(matches!(unit.append(&[event("taken", 3, 1)]).await, Err(StoreError::Conflict { .. })));
+    unit.outbox().append(&[event("lost", 2, 1)]).await.unwrap();
+    assert!(matches!(unit.outbox().append(&[event("taken", 3, 1)]).await, Err(StoreError::Conflict { .. })));
     assert!(unit.commit().await.is_err());
     let mut view = fixture.store.view().await.unwrap();
-    assert!(view.outbox_by_event(&["lost".parse().unwrap()]).await.unwrap().is_empty());
+    assert!(view.outbox_view().outbox_by_event(&["lost".parse().unwrap()]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -168,9 +168,9 @@ async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate(
     let events = [event("second", 7, 2), event("other", 8, 1), event("first", 7, 1)];
     append(&fixture.store, &events).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
-    let due = view.outbox_due(&DueQuery { limit: 1, ..due_at(Utc::now()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 1, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due[0].event_id.as_str(), "first");
 }
 
@@ -198,13 +198,13 @@ async fn all_leases_end_at_once() {
     let relay = handover_application::ports::RelayId("r".into());
     let partition = Partition::of(TenantId::DEFAULT, 1);
     let mut unit = fixture.store.begin().await.unwrap();
-    unit.heartbeat(&relay, 5_000).await.unwrap();
+    unit.outbox().heartbeat(&relay, 5_000).await.unwrap();
     let number = usize::from(partition.number());
-    let free = unit.partition_leases().await.unwrap().remove(number);
-    assert_eq!(unit.take_partition(&relay, &free, 5_000).await.unwrap(), Changed::One);
-    unit.end_all_leases().await.unwrap();
-    assert!(unit.heartbeats().await.unwrap().is_empty());
-    assert_eq!(unit.partition_leases().await.unwrap()[number].owner, None);
+    let free = unit.outbox().partition_leases().await.unwrap().remove(number);
+    assert_eq!(unit.outbox().take_partition(&relay, &free, 5_000).await.unwrap(), Changed::One);
+    unit.outbox().end_all_leases().await.unwrap();
+    assert!(unit.outbox().heartbeats().await.unwrap().is_empty());
+    assert_eq!(unit.outbox().partition_leases().await.unwrap()[number].owner, None);
     unit.commit().await.unwrap();
 }
 

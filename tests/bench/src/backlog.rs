@@ -79,7 +79,7 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
                 for order in orders {
                     unit.insert_order(order).await?;
                 }
-                unit.append(rows).await
+                unit.outbox().append(rows).await
             })
         })
         .await

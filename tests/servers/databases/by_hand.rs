@@ -23,7 +23,7 @@ async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due(kind: Serve
     let fixture = Fixture::new(kind).await;
     fixture.outside(BY_HAND).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].create_time.to_rfc3339(), "2026-02-04T10:30:00+00:00");
     assert_eq!(
@@ -93,8 +93,11 @@ async fn the_partition_column_is_the_domains_partition(kind: ServerKind) {
     let mut view = fixture.store.view().await.unwrap();
     for partition in Partition::all() {
         let own: PartitionSet = [partition].into_iter().collect();
-        let due =
-            view.outbox_due(&DueQuery { partitions: own, limit: 300, ..due_at(start()) }).await.unwrap();
+        let due = view
+            .outbox_view()
+            .outbox_due(&DueQuery { partitions: own, limit: 300, ..due_at(start()) })
+            .await
+            .unwrap();
         let mut found: Vec<&str> = due.iter().map(|row| row.event_id.as_str()).collect();
         let mut expected: Vec<&str> =
             expected.iter().filter(|(_, own)| *own == partition).map(|(id, _)| id.as_str()).collect();
@@ -130,8 +133,8 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_liste
     sound_rows_are_read(&fixture).await;
     change(with, &format!("status = 'RETRY', next_retry_time = {unreadable}")).await;
     let mut view = fixture.store.view().await.unwrap();
-    view.outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
-    assert!(view.waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
+    view.outbox_view().outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
+    assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
 }
 
 /// Both sound rows, and no other, by every way to read the outbox.
@@ -139,22 +142,22 @@ async fn sound_rows_are_read(fixture: &Fixture) {
     let mut view = fixture.store.view().await.unwrap();
     let any = OutboxFilter::default();
     let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
-    let due = view.outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+    let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
     assert_eq!(ids(due), ["first", "last"]);
     // A page that was short because of it would be taken for the last one.
     for limit in [2, 10] {
-        assert_eq!(ids(view.outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
-        assert_eq!(ids(view.outbox_after(&any, None, limit).await.unwrap()), ["first", "last"]);
+        assert_eq!(ids(view.outbox_view().outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
+        assert_eq!(ids(view.outbox_view().outbox_after(&any, None, limit).await.unwrap()), ["first", "last"]);
     }
-    assert_eq!(ids(view.outbox_about(&[aggregate(900_001)]).await.unwrap()), ["first", "last"]);
+    assert_eq!(ids(view.outbox_view().outbox_about(&[aggregate(900_001)]).await.unwrap()), ["first", "last"]);
     let named = ["first", "by-hand", "last"].map(|id| id.parse().unwrap());
-    assert_eq!(ids(view.outbox_by_event(&named).await.unwrap()), ["first", "last"]);
+    assert_eq!(ids(view.outbox_view().outbox_by_event(&named).await.unwrap()), ["first", "last"]);
     let types = ["ORDER_CREATED", "ORDER_PAID"];
-    let unapplied = view.unapplied("consumer", &types, 0, &[aggregate(900_001)]).await.unwrap();
+    let unapplied = view.outbox_view().unapplied("consumer", &types, 0, &[aggregate(900_001)]).await.unwrap();
     assert_eq!(ids(unapplied.into_iter().map(|it| it.event).collect()), ["first", "last"]);
-    assert!(view.blocked_page(&unordered(), None, None, 10).await.unwrap().is_empty());
-    assert!(view.waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
-    view.outbox_counts(None).await.unwrap();
+    assert!(view.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap().is_empty());
+    assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
+    view.outbox_view().outbox_counts(None).await.unwrap();
 }
 
 /// As a session in another time zone inserts it.
@@ -164,11 +167,15 @@ async fn a_new_row_that_is_due_later_holds_back_no_later_event_of_its_order(kind
     append(&fixture.store, &[event("later", 900_001, 1)]).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
-        let due = view.outbox_due(&DueQuery { on_failed, limit: 10, ..due_at(start()) }).await.unwrap();
+        let due = view
+            .outbox_view()
+            .outbox_due(&DueQuery { on_failed, limit: 10, ..due_at(start()) })
+            .await
+            .unwrap();
         assert_eq!(due.len(), 1);
         assert_eq!(due[0].event_id.as_str(), "later");
     }
-    let waiting = view.waiting_page(&unordered(), None, start(), None, 10).await.unwrap();
+    let waiting = view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap();
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].effect.event_id.as_str(), "by-hand");
     assert_eq!(waiting[0].effect.until.unwrap().to_rfc3339(), "2026-02-05T10:30:00+00:00");

@@ -46,13 +46,13 @@ async fn a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit
     let mut holder = fixture.store.begin().await.unwrap();
     assert_eq!(pay(holder.as_mut(), &order).await.unwrap(), Changed::One);
     let mut waiter = fixture.store.begin().await.unwrap();
-    waiter.append(&[event("half", 1, 1)]).await.unwrap();
+    waiter.outbox().append(&[event("half", 1, 1)]).await.unwrap();
     let waited = tokio::time::timeout(PATIENCE, pay(waiter.as_mut(), &order)).await.unwrap();
     assert!(matches!(waited, Err(StoreError::Transient(_))), "{waited:?}");
     assert!(waiter.commit().await.is_err(), "half of a unit was committed");
     holder.commit().await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
-    assert!(view.outbox_by_event(&["half".parse().unwrap()]).await.unwrap().is_empty());
+    assert!(view.outbox_view().outbox_by_event(&["half".parse().unwrap()]).await.unwrap().is_empty());
 }
 
 async fn of_two_units_in_a_deadlock_one_is_told_to_try_again(kind: ServerKind) {
@@ -98,18 +98,18 @@ async fn kill_connections(fixture: &Fixture, kind: ServerKind) {
 async fn a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_works(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let mut in_work = fixture.store.begin().await.unwrap();
-    in_work.append(&[event("in-work", 1, 1)]).await.unwrap();
+    in_work.outbox().append(&[event("in-work", 1, 1)]).await.unwrap();
     let mut at_commit = fixture.store.begin().await.unwrap();
-    at_commit.append(&[event("at-commit", 2, 1)]).await.unwrap();
+    at_commit.outbox().append(&[event("at-commit", 2, 1)]).await.unwrap();
     kill_connections(&fixture, kind).await;
-    let lost = in_work.append(&[event("lost", 1, 2)]).await;
+    let lost = in_work.outbox().append(&[event("lost", 1, 2)]).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     assert!(in_work.commit().await.is_err());
     let unknown = at_commit.commit().await;
     assert!(matches!(unknown, Err(StoreError::CommitUnknown(_))), "{unknown:?}");
     append(&fixture.store, &[event("after", 3, 1)]).await.unwrap();
     let ids = ["in-work", "lost", "at-commit", "after"].map(|id| id.parse().unwrap());
-    let rows = fixture.store.view().await.unwrap().outbox_by_event(&ids).await.unwrap();
+    let rows = fixture.store.view().await.unwrap().outbox_view().outbox_by_event(&ids).await.unwrap();
     let found: Vec<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     assert_eq!(found, ["after"]);
 }
@@ -137,7 +137,7 @@ async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerK
     for step in 0..ROUNDS {
         let unit = async {
             let mut unit = fixture.store.begin().await?;
-            unit.append(&[event(&format!("cut-{step}"), 1, 1)]).await
+            unit.outbox().append(&[event(&format!("cut-{step}"), 1, 1)]).await
         };
         let _ = tokio::time::timeout(Duration::from_micros(step * 10), unit).await;
         // One statement is a transaction of its own.

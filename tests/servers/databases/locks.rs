@@ -85,7 +85,7 @@ async fn a_statement_that_nobody_waits_for_ends_in_the_server_too(kind: ServerKi
             ),
         }
     }
-    let error = unit.append(&[event("e-1", 1, 1)]).await.unwrap_err();
+    let error = unit.outbox().append(&[event("e-1", 1, 1)]).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     eventually(PATIENCE, async || {
         let count: i64 = match kind {
@@ -140,20 +140,21 @@ async fn relays_that_settle_different_partitions_do_not_wait_for_each_other(kind
     append(&fixture.store, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await.unwrap();
     let mut unit = fixture.store.begin().await.unwrap();
     for (name, id) in [("a", 1), ("b", 2)] {
-        unit.heartbeat(&relay(name), 5_000).await.unwrap();
-        let free = unit.partition_leases().await.unwrap().remove(usize::from(partition(id).number()));
-        let taken = unit.take_partition(&relay(name), &free, 5_000).await.unwrap();
+        unit.outbox().heartbeat(&relay(name), 5_000).await.unwrap();
+        let free =
+            unit.outbox().partition_leases().await.unwrap().remove(usize::from(partition(id).number()));
+        let taken = unit.outbox().take_partition(&relay(name), &free, 5_000).await.unwrap();
         assert_eq!(taken, handover_application::ports::Changed::One);
     }
     unit.commit().await.unwrap();
     let held = |id| [PartitionHold { partition: partition(id), epoch: 1 }];
     let mut first = fixture.store.begin().await.unwrap();
-    assert!(!first.fence(&relay("a"), &held(1)).await.unwrap().is_empty());
-    assert_eq!(first.mark_sent(&[&confirmed("a")], start()).await.unwrap(), 1);
+    assert!(!first.outbox().fence(&relay("a"), &held(1)).await.unwrap().is_empty());
+    assert_eq!(first.outbox().mark_sent(&[&confirmed("a")], start()).await.unwrap(), 1);
     let mut second = fixture.store.begin().await.unwrap();
     within("the other relay settles", async {
-        assert!(!second.fence(&relay("b"), &held(2)).await.unwrap().is_empty());
-        assert_eq!(second.mark_sent(&[&confirmed("b")], start()).await.unwrap(), 1);
+        assert!(!second.outbox().fence(&relay("b"), &held(2)).await.unwrap().is_empty());
+        assert_eq!(second.outbox().mark_sent(&[&confirmed("b")], start()).await.unwrap(), 1);
         second.commit().await.unwrap();
         // And whoever sells goes on selling.
         append(&fixture.store, &[event("d", 1, 2)]).await.unwrap();

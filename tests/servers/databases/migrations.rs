@@ -108,7 +108,11 @@ fn interrupted_migration_is_resumed_after_each_statement() {
             assert!(store.is_ready().await.unwrap(), "after {done} statements");
             assert_eq!(schema_size(&store, kind).await, expected, "after {done} statements");
             let mut view = store.view().await.unwrap();
-            assert_eq!(view.partition_leases().await.unwrap().len(), 64, "after {done} statements");
+            assert_eq!(
+                view.outbox_view().partition_leases().await.unwrap().len(),
+                64,
+                "after {done} statements"
+            );
         }
     });
 }

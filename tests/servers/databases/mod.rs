@@ -76,6 +76,6 @@ struct Process {
 
 async fn append(store: &SqlStore, events: &[NewEvent]) -> Result<(), StoreError> {
     let mut unit = store.begin().await?;
-    unit.append(events).await?;
+    unit.outbox().append(events).await?;
     unit.commit().await
 }

@@ -43,32 +43,49 @@ async fn what_was_committed_survives_a_killed_server_and_work_goes_on(kind: Serv
             committed.push(name);
         }
         let mut open = store.begin().await.unwrap();
-        open.append(&[event(&format!("open-{round}"), 1, 1)]).await.unwrap();
+        open.outbox().append(&[event(&format!("open-{round}"), 1, 1)]).await.unwrap();
         server.kill().unwrap();
-        let lost = open.append(&[event(&format!("lost-{round}"), 1, 1)]).await;
+        let lost = open.outbox().append(&[event(&format!("lost-{round}"), 1, 1)]).await;
         assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
         let away = store.begin().await.map(drop);
         assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
         server.restart().await.unwrap();
         append(&store, &[event(&format!("back-{round}"), 1, 1)]).await.unwrap();
         committed.push(format!("back-{round}"));
-        let found = store.view().await.unwrap().outbox_by_event(&ids(&committed)).await.unwrap();
+        let found =
+            store.view().await.unwrap().outbox_view().outbox_by_event(&ids(&committed)).await.unwrap();
         assert_eq!(found.len(), committed.len(), "a committed event was lost");
         let undone = [format!("open-{round}"), format!("lost-{round}")];
-        assert!(store.view().await.unwrap().outbox_by_event(&ids(&undone)).await.unwrap().is_empty());
+        assert!(
+            store
+                .view()
+                .await
+                .unwrap()
+                .outbox_view()
+                .outbox_by_event(&ids(&undone))
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
 }
 
 async fn a_server_that_stops_within_a_commit_leaves_its_outcome_unknown(kind: ServerKind) {
     let (server, _database, store) = own(kind).await;
     let mut unit = store.begin().await.unwrap();
-    unit.append(&[event("maybe", 1, 1)]).await.unwrap();
+    unit.outbox().append(&[event("maybe", 1, 1)]).await.unwrap();
     server.pause().unwrap();
     let outcome = tokio::time::timeout(PATIENCE, unit.commit()).await.expect("a bounded wait");
     assert!(matches!(outcome, Err(StoreError::CommitUnknown(_))), "{outcome:?}");
     server.go_on().unwrap();
     append(&store, &[event("after", 2, 1)]).await.unwrap();
-    let found =
-        store.view().await.unwrap().outbox_by_event(&ids(&["maybe".into(), "after".into()])).await.unwrap();
+    let found = store
+        .view()
+        .await
+        .unwrap()
+        .outbox_view()
+        .outbox_by_event(&ids(&["maybe".into(), "after".into()]))
+        .await
+        .unwrap();
     assert!(found.iter().any(|row| row.event_id.as_str() == "after"));
 }

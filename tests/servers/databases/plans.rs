@@ -97,13 +97,15 @@ fn a_scan_that_postgres_planned_on_an_empty_table_reads_what_is_due_and_no_more(
         let fixture = Fixture::new(kind).await;
         let mut view = fixture.store.view().await.unwrap();
         for _ in 0..20 {
-            let due = view.outbox_due(&DueQuery { limit: 200, ..due_at(start()) }).await.unwrap();
+            let due =
+                view.outbox_view().outbox_due(&DueQuery { limit: 200, ..due_at(start()) }).await.unwrap();
             assert!(due.is_empty());
         }
         fill(&fixture, kind, 100_000).await;
         append(&fixture.store, &[event("a", 1, 1)]).await.unwrap();
         for _ in 0..20 {
-            let due = view.outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) }).await.unwrap();
+            let due =
+                view.outbox_view().outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) }).await.unwrap();
             assert_eq!(due.len(), 1);
         }
         drop(view);

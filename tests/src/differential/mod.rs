@@ -52,7 +52,15 @@ pub fn answers_of_memory(sequences: usize) -> Vec<String> {
 
 /// Brings the database's own clock to where the memory's stands.
 async fn set_the_clock(rig: &dyn StoreRig) {
-    let now = rig.store().view().await.expect("a view").database_now().await.expect("the database's now");
+    let now = rig
+        .store()
+        .view()
+        .await
+        .expect("a view")
+        .outbox_view()
+        .database_now()
+        .await
+        .expect("the database's now");
     rig.move_database_clock(start() - now);
 }
 

@@ -20,7 +20,7 @@ impl World {
         let id = id["items"][0]["eventId"].as_str().unwrap().to_owned();
         let mut unit = self.app.tx.store.begin().await.unwrap();
         let event: EventId = id.parse().unwrap();
-        let row = unit.outbox_by_event(&[event]).await.unwrap().remove(0);
+        let row = unit.outbox().outbox_by_event(&[event]).await.unwrap().remove(0);
         let now = self.app.now();
         let dead = Consumption {
             consumer: "inventory".into(),
@@ -41,8 +41,8 @@ impl World {
             cost_ms: 0,
             consume_time: now,
         };
-        unit.record(&[dead]).await.unwrap();
-        unit.park(&[letter(QUEUE, &id, r#"{"a":1}"#, now)]).await.unwrap();
+        unit.outbox().record(&[dead]).await.unwrap();
+        unit.outbox().park(&[letter(QUEUE, &id, r#"{"a":1}"#, now)]).await.unwrap();
         unit.commit().await.unwrap();
         (order, id)
     }
@@ -51,7 +51,7 @@ impl World {
     async fn stray(&self) -> String {
         let key = "0123456789abcdef".repeat(4);
         let mut unit = self.app.tx.store.begin().await.unwrap();
-        unit.park(&[letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
+        unit.outbox().park(&[letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
         unit.commit().await.unwrap();
         key
     }

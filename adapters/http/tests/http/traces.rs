@@ -92,7 +92,15 @@ async fn the_trace_goes_into_the_events_of_the_command() {
     let request =
         world.post_as(BUYER, "/api/v1/orders").header("traceparent", PARENT).header("x-trace-id", "t-7");
     request.json(body).send().await.expect(201, "00000");
-    let rows = world.app.view().await.unwrap().outbox_page(&Default::default(), None, 10).await.unwrap();
+    let rows = world
+        .app
+        .view()
+        .await
+        .unwrap()
+        .outbox_view()
+        .outbox_page(&Default::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!(row.metadata.trace_id.as_deref(), Some("t-7"));

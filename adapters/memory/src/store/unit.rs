@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::turn::yield_now;
 use async_trait::async_trait;
 use handover_application::Wake;
-use handover_application::ports::{StoreError, UnitOfWork};
+use handover_application::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use handover_domain::Partition;
 use tokio::sync::Notify;
 
@@ -82,8 +82,18 @@ impl MemoryUnit {
     }
 }
 
+impl View for MemoryUnit {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
 #[async_trait]
 impl UnitOfWork for MemoryUnit {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         yield_now().await;
         self.check()?;

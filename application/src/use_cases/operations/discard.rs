@@ -15,7 +15,7 @@ use crate::consumers::given_up;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
-    OutboxRow, StoreError, UnitOfWork,
+    OutboxRow, OutboxUnit, StoreError,
 };
 use crate::use_cases::{UseCaseError, one_row};
 use crate::{App, Attempt, CommandContext, with_tx};
@@ -77,7 +77,7 @@ pub async fn discard_dead_letters(
         reason: Some(command.reason),
     };
     if command.dry_run {
-        let standing = Standing::read(app.view().await?.as_mut(), &cases).await?;
+        let standing = Standing::read(app.view().await?.outbox_view(), &cases).await?;
         discarded.refused =
             cases.iter().filter_map(|case| case.refused(standing.verdict(case).why())).collect();
         action.dry_run().told(app, context, tenant, discarded.matched).await?;
@@ -116,7 +116,7 @@ struct Case {
 
 async fn cases(app: &App, letters: Vec<DeadLetter>) -> Result<Vec<Case>, StoreError> {
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
-    let rows = app.view().await?.outbox_by_event(&ids).await?;
+    let rows = app.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
     let consumers: BTreeMap<&str, &'static str> =
         app.subscribers().iter().map(|subscriber| (subscriber.queue, subscriber.handler.name())).collect();
@@ -208,13 +208,13 @@ async fn close(app: &App, unit: &Arc<ActionUnit<Case>>) -> Result<Vec<Option<&'s
     let job = Arc::clone(unit);
     with_tx(&app.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
-        Box::pin(async move { close_in(unit, attempt, &job).await })
+        Box::pin(async move { close_in(unit.outbox(), attempt, &job).await })
     })
     .await
 }
 
 async fn close_in(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     attempt: Attempt,
     ActionUnit { rows: cases, entry }: &ActionUnit<Case>,
 ) -> Result<Vec<Option<&'static str>>, StoreError> {

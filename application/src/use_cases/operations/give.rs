@@ -58,7 +58,7 @@ pub async fn give(
                 if (before.user, before.kind, before.amount) != (user, kind, amount) {
                     return Err(UseCaseError::KeyTaken);
                 }
-                found_done(unit, attempt, &entry).await?;
+                found_done(unit.outbox(), attempt, &entry).await?;
                 return Ok(before);
             }
             let (after, entries) = balance.receive(amount, from, now)?;
@@ -79,7 +79,7 @@ pub async fn give(
             };
             unit.put_balances(&[after]).await?;
             unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
-            unit.audit(&entry).await?;
+            unit.outbox().audit(&entry).await?;
             Ok(operation)
         })
     })
@@ -134,7 +134,7 @@ async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Res
                     return Err(IdTaken::refusal(IdKind::Coupon, id.get()));
                 }
                 let coupon = issued_before(unit, tenant, &before, command).await?;
-                found_done(unit, attempt, entry).await?;
+                found_done(unit.outbox(), attempt, entry).await?;
                 return Ok(coupon);
             }
             if attempt.may_have_happened() {
@@ -170,7 +170,7 @@ async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Res
                 at: now,
             };
             unit.post(&[Posting { operation, entries: Vec::new() }]).await?;
-            unit.audit(entry).await?;
+            unit.outbox().audit(entry).await?;
             Ok(coupon)
         })
     })

@@ -76,7 +76,7 @@ impl Letters {
         match self {
             Letters::Keys { keys, queue } => {
                 let tenant = visible_tenant(context, None)?;
-                let mut letters = app.view().await?.dead_letters_of(keys.as_slice()).await?;
+                let mut letters = app.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
                 letters.retain(|letter| {
                     tenant.is_none_or(|tenant| letter.tenant == tenant)
                         && queue.as_ref().is_none_or(|queue| letter.queue == *queue)
@@ -134,7 +134,7 @@ async fn undecided(app: &App, filter: &DeadLetterFilter) -> Result<Chosen, UseCa
         // Pages come newest first: those that were read last are the oldest.
         let (mut oldest, mut before) = (VecDeque::new(), None);
         loop {
-            let page = view.dead_letters_page(&filter, before, PAGE).await?;
+            let page = view.outbox_view().dead_letters_page(&filter, before, PAGE).await?;
             before = page.last().map(|letter| letter.id);
             let is_last = page.len() < PAGE as usize;
             oldest.extend(page);

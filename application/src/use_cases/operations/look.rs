@@ -22,7 +22,7 @@ pub async fn find_event(
     id: &EventId,
 ) -> Result<OutboxRow, UseCaseError> {
     let tenant = visible_tenant(context, None)?;
-    let mut rows = app.view().await?.outbox_by_event(std::slice::from_ref(id)).await?;
+    let mut rows = app.view().await?.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
     let of = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
     let look = Action::look_at_people("outbox.show", context, [("eventId", Some(id.as_str().into()))]);
@@ -45,9 +45,9 @@ pub async fn blocked(
     let most = limit.saturating_add(1);
     let unordered = app.registry.unordered();
     let mut view = app.view().await?;
-    let mut items = view.waiting_page(unordered, tenant, app.now(), before, most).await?;
+    let mut items = view.outbox_view().waiting_page(unordered, tenant, app.now(), before, most).await?;
     if app.rules.on_failed == OnFailed::Hold {
-        items.extend(view.blocked_page(unordered, tenant, before, most).await?);
+        items.extend(view.outbox_view().blocked_page(unordered, tenant, before, most).await?);
         items.sort_by_key(|row| Reverse(row.id));
         items.truncate(most as usize);
     }
@@ -79,9 +79,9 @@ pub async fn dead_letters(
 ) -> Result<Page<Parked>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
     let mut view = app.view().await?;
-    let letters = view.dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
+    let letters = view.outbox_view().dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.effect.key.parse().ok()).collect();
-    let rows = view.outbox_by_event(&ids).await?;
+    let rows = view.outbox_view().outbox_by_event(&ids).await?;
     drop(view);
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     let parked = letters.into_iter().map(|Numbered { id, effect: mut letter }| {
@@ -111,7 +111,8 @@ pub async fn consumptions(
     limit: u32,
 ) -> Result<Page<Numbered<Consumed>>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let items = app.view().await?.consumed_page(&filter, before, limit.saturating_add(1)).await?;
+    let items =
+        app.view().await?.outbox_view().consumed_page(&filter, before, limit.saturating_add(1)).await?;
     let page = Page::cut(items, limit, |row| row.id);
     let selection = [
         ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
@@ -134,7 +135,7 @@ pub async fn audit_log(
     limit: u32,
 ) -> Result<Page<Numbered<AuditEntry>>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let items = app.view().await?.audit_page(&filter, before, limit.saturating_add(1)).await?;
+    let items = app.view().await?.outbox_view().audit_page(&filter, before, limit.saturating_add(1)).await?;
     let page = Page::cut(items, limit, |row| row.id);
     let selection = [
         of_tenant(filter.tenant),
@@ -155,7 +156,8 @@ pub async fn outbox(
     limit: u32,
 ) -> Result<Page<OutboxRow>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let mut items = app.view().await?.outbox_page(&filter, before, limit.saturating_add(1)).await?;
+    let mut items =
+        app.view().await?.outbox_view().outbox_page(&filter, before, limit.saturating_add(1)).await?;
     for row in &mut items {
         row.payload = privacy::shown(context, std::mem::take(&mut row.payload));
     }

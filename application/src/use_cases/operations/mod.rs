@@ -41,7 +41,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use handover_domain::{TenantId, TextError};
 use serde_json::{Map, Value};
 
-use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, StoreError, UnitOfWork};
+use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
 use crate::{App, Attempt, CommandContext, privacy, with_tx};
 
 /// The greatest number of ids or keys that a call names one by one: as many of the longest, with the longest reason, as
@@ -141,8 +141,8 @@ impl Action {
         with_tx(&app.tx, move |unit, attempt| {
             let entry = Arc::clone(&entry);
             Box::pin(async move {
-                if done_before(unit, attempt, &entry).await?.is_none() {
-                    unit.audit(&entry).await?;
+                if done_before(unit.outbox(), attempt, &entry).await?.is_none() {
+                    unit.outbox().audit(&entry).await?;
                 }
                 Ok(())
             })
@@ -228,7 +228,7 @@ async fn done_before<U: AuditQueries + ?Sized>(
 /// Writes down a call that found done what it asks for: by an earlier one, as by an earlier attempt at itself it is written
 /// down already.
 pub(super) async fn found_done(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     attempt: Attempt,
     entry: &AuditEntry,
 ) -> Result<(), StoreError> {

@@ -245,19 +245,19 @@ async fn move_on(
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (due, ids, entry) = &*job;
-            if let Some(changed) = done_before(unit, attempt, entry).await?
+            if let Some(changed) = done_before(unit.outbox(), attempt, entry).await?
                 && !planted(Mutant::RedriveTwice)
             {
                 return Ok(changed);
             }
-            let rows = unit.outbox_by_event(ids).await?;
+            let rows = unit.outbox().outbox_by_event(ids).await?;
             let still: BTreeSet<&EventId> =
                 rows.iter().filter(|row| wanted.is(row.status)).map(|row| &row.event_id).collect();
             let due: Vec<Redrive> = due.iter().filter(|it| still.contains(&it.event_id)).cloned().collect();
             let by = RedrivenBy { actor: &entry.actor, reason: entry.reason.as_deref() };
-            let changed = history::redrive(unit, &due, by, entry.at).await?;
+            let changed = history::redrive(unit.outbox(), &due, by, entry.at).await?;
             if !planted(Mutant::AuditForgotten) {
-                unit.audit(&AuditEntry { changed, ..entry.clone() }).await?;
+                unit.outbox().audit(&AuditEntry { changed, ..entry.clone() }).await?;
             }
             Ok(changed)
         })
@@ -295,7 +295,7 @@ async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chos
     match rows {
         Rows::Events(events) => {
             let tenant = visible_tenant(context, None)?;
-            let mut rows = app.view().await?.outbox_by_event(events.as_slice()).await?;
+            let mut rows = app.view().await?.outbox_view().outbox_by_event(events.as_slice()).await?;
             rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
             rows.sort_by_key(|row| row.id);
             let there: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
@@ -305,7 +305,8 @@ async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chos
         Rows::Filter { filter: RedriveFilter(filter), after } => {
             let filter = OutboxFilter { tenant: visible_tenant(context, filter.tenant)?, ..filter.clone() };
             let wanted = filter.status.map_or(Wanted::Settled, Wanted::Just);
-            let mut rows = app.view().await?.outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
+            let mut rows =
+                app.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
             let more = rows.len() > MAX_REDRIVEN as usize;
             rows.truncate(MAX_REDRIVEN as usize);
             Ok(Chosen { rows, wanted, missing: Vec::new(), more })

@@ -39,11 +39,11 @@ pub async fn release_aggregate(
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (aggregate, entry, registry) = &*job;
-            if let Some(changed) = done_before(unit, attempt, entry).await? {
+            if let Some(changed) = done_before(unit.outbox(), attempt, entry).await? {
                 return Ok(changed);
             }
-            let changed = unit.release(aggregate, registry.unordered(), entry.at).await?;
-            unit.audit(&AuditEntry { matched: changed, changed, ..entry.clone() }).await?;
+            let changed = unit.outbox().release(aggregate, registry.unordered(), entry.at).await?;
+            unit.outbox().audit(&AuditEntry { matched: changed, changed, ..entry.clone() }).await?;
             Ok(changed)
         })
     })

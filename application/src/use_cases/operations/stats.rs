@@ -62,14 +62,15 @@ pub async fn stats(
 ) -> Result<Stats, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
     let mut view = app.view().await?;
-    let outbox = view.outbox_counts(tenant).await?;
-    let counts = view.consume_counts(tenant).await?;
-    let open_letters = view.undecided_dead_letters(tenant).await?;
+    let outbox = view.outbox_view().outbox_counts(tenant).await?;
+    let counts = view.outbox_view().consume_counts(tenant).await?;
+    let open_letters = view.outbox_view().undecided_dead_letters(tenant).await?;
     let blocked = match app.rules.on_failed {
         OnFailed::Continue => 0,
         OnFailed::Hold => {
             let unordered = app.registry.unordered();
-            view.blocked_page(unordered, tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len() as u64
+            view.outbox_view().blocked_page(unordered, tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len()
+                as u64
         }
     };
     // Before the broker is asked: it may live in the same database.

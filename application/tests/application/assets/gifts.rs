@@ -43,7 +43,8 @@ async fn only_operators_give_and_every_gift_is_in_the_audit_log() {
     assert!(matches!(answer, Err(UseCaseError::NotAllowed { .. })), "{answer:?}");
     market.grant(5).await;
     market.coupon(100).await;
-    let entries = market.world.view().await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let entries =
+        market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let actions: Vec<String> = entries.into_iter().map(|entry| entry.effect.action).collect();
     assert_eq!(actions, ["coupon.issue", "points.grant"]);
 }
@@ -62,7 +63,14 @@ async fn a_gift_is_in_the_audit_log_once_whatever_its_commit_meets() {
                 "points.grant" => market.grant(5).await,
                 _ => drop(market.coupon(200).await),
             }
-            let log = market.world.view().await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+            let log = market
+                .world
+                .view()
+                .await
+                .outbox_view()
+                .audit_page(&AuditFilter::default(), None, 10)
+                .await
+                .unwrap();
             let told: Vec<u64> = log
                 .iter()
                 .filter(|entry| entry.effect.action == action)

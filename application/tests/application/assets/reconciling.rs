@@ -122,7 +122,7 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
         cost_ms: 0,
         consume_time: market.world.now(),
     };
-    unit.record(&[lie]).await.unwrap();
+    unit.outbox().record(&[lie]).await.unwrap();
     unit.commit().await.unwrap();
     market.runs().await;
     pass(secs(120)).await;
@@ -135,7 +135,8 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
     let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
     assert_eq!(tasks.len(), 1);
     assert_eq!(reconciled(&market, false).await.findings, []);
-    let entries = market.world.view().await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let entries =
+        market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let calls: Vec<_> = entries
         .iter()
         .map(|entry| (entry.effect.action.as_str(), entry.effect.matched, entry.effect.changed))
@@ -213,7 +214,10 @@ async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
         note: None,
     };
     let mut unit = market.world.store.begin().await.unwrap();
-    unit.park(&[letter("known", &known), letter("gone", &gone), letter("no envelope", "{}")]).await.unwrap();
+    unit.outbox()
+        .park(&[letter("known", &known), letter("gone", &gone), letter("no envelope", "{}")])
+        .await
+        .unwrap();
     unit.commit().await.unwrap();
     for repair in [false, true] {
         let told = reconciled(&market, repair).await;

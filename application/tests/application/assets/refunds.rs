@@ -92,7 +92,8 @@ async fn asked_for_twice_it_is_one_refund_and_after_a_failure_it_is_another() {
     assert_ne!(second.id, first.id);
     assert_eq!((second.cause, second.status), (RefundCause::Operator, RefundStatus::Processing));
     // What an operator begins is in the audit log; what was begun already is not begun again.
-    let entries = market.world.view().await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let entries =
+        market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let refunds: Vec<_> = entries.iter().filter(|entry| entry.effect.action == "refund.request").collect();
     let [entry, nothing] = refunds.as_slice() else { panic!("{entries:?}") };
     assert_eq!((entry.effect.changed, nothing.effect.changed), (1, 0));

@@ -96,7 +96,7 @@ async fn delivered(world: &World) -> (Order, OutboxRow) {
 async fn effect_and_log(world: &World, order: &Order, row: &OutboxRow) -> (usize, Option<ConsumeStatus>) {
     let mut view = world.view().await;
     let tasks = view.shipment_tasks(TENANT, order.id).await.unwrap();
-    let record = view.consumption("fulfillment", &row.event_id).await.unwrap();
+    let record = view.outbox_view().consumption("fulfillment", &row.event_id).await.unwrap();
     (tasks.len(), record.map(|record| record.status))
 }
 
@@ -144,6 +144,6 @@ async fn finish(world: &World, order: &Order, row: &OutboxRow) {
     pass(Duration::from_secs(40)).await;
     assert_eq!(effect_and_log(world, order, row).await, (1, Some(ConsumeStatus::Success)));
     assert_eq!(world.depth(FULFILLMENT_QUEUE).await, (0, 0));
-    assert_eq!(world.view().await.undecided_dead_letters(None).await.unwrap(), 0);
+    assert_eq!(world.view().await.outbox_view().undecided_dead_letters(None).await.unwrap(), 0);
     next.tx.tasks.stop().await;
 }

@@ -24,7 +24,8 @@ struct Done {
 }
 
 async fn recorded(world: &World) -> u64 {
-    let entries = world.view().await.audit_page(&AuditFilter::default(), None, 100).await.unwrap();
+    let entries =
+        world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 100).await.unwrap();
     entries.iter().map(|entry| entry.effect.changed).sum()
 }
 
@@ -71,7 +72,7 @@ async fn unit(app: &App, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
 async fn given_up(app: &App) {
     let order = ordered(app).await;
     let about = OutboxFilter { aggregate_id: Some(order.id.get()), ..OutboxFilter::default() };
-    let rows = app.view().await.unwrap().outbox_page(&about, None, 10).await.unwrap();
+    let rows = app.view().await.unwrap().outbox_view().outbox_page(&about, None, 10).await.unwrap();
     let failed: Vec<FailedPublish> = rows
         .into_iter()
         .map(|row| FailedPublish {
@@ -83,13 +84,20 @@ async fn given_up(app: &App) {
         })
         .collect();
     let now = app.now();
-    unit(app, async |unit| assert_eq!(unit.mark_failed(&failed, now).await.unwrap(), 2)).await;
+    unit(app, async |unit| assert_eq!(unit.outbox().mark_failed(&failed, now).await.unwrap(), 2)).await;
 }
 
 /// An order whose first event died at the inventory.
 async fn dead(app: &App) {
     ordered(app).await;
-    let rows = app.view().await.unwrap().outbox_page(&OutboxFilter::default(), None, 10).await.unwrap();
+    let rows = app
+        .view()
+        .await
+        .unwrap()
+        .outbox_view()
+        .outbox_page(&OutboxFilter::default(), None, 10)
+        .await
+        .unwrap();
     let row = rows.into_iter().find(|row| row.event_type == "ORDER_CREATED").unwrap();
     let now = app.now();
     let consumption = Consumption {
@@ -125,15 +133,15 @@ async fn dead(app: &App) {
         note: None,
     };
     unit(app, async |unit| {
-        unit.record(&[consumption]).await.unwrap();
-        unit.park(&[letter]).await.unwrap();
+        unit.outbox().record(&[consumption]).await.unwrap();
+        unit.outbox().park(&[letter]).await.unwrap();
     })
     .await;
 }
 
 async fn letter(world: &World) -> DeadLetter {
     let filter = DeadLetterFilter::default();
-    world.view().await.dead_letters_page(&filter, None, 1).await.unwrap().remove(0).effect
+    world.view().await.outbox_view().dead_letters_page(&filter, None, 1).await.unwrap().remove(0).effect
 }
 
 fn every_letter() -> Letters {
@@ -161,7 +169,8 @@ fn redrive_is_done_and_recorded_or_neither() {
 fn release_is_done_and_recorded_or_neither() {
     sweep("release_aggregate", async |cut, polls| {
         let action = async |app: &App| {
-            let failed = app.view().await?.blocked_page(app.registry.unordered(), None, None, 1).await?;
+            let failed =
+                app.view().await?.outbox_view().blocked_page(app.registry.unordered(), None, None, 1).await?;
             let aggregate =
                 failed.first().map(|it| (it.effect.aggregate.kind.clone(), it.effect.aggregate.id));
             let Some(aggregate) = aggregate else { return Ok(0) };
@@ -208,7 +217,7 @@ fn a_replay_that_is_cut_leaves_the_letter_open_or_its_event_to_be_tried() {
         let next = after(&world, &app, cut).await;
         let log = async || {
             let event: EventId = letter(&world).await.key.parse().unwrap();
-            world.view().await.consumption("inventory", &event).await.unwrap().unwrap().status
+            world.view().await.outbox_view().consumption("inventory", &event).await.unwrap().unwrap().status
         };
         let (status, sent) = (letter(&world).await.status, world.depth(INVENTORY_QUEUE).await.0);
         let found = (status, log().await, recorded(&world).await);

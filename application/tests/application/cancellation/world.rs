@@ -56,7 +56,7 @@ impl World {
             let payment = view.payment_by_id(id.try_into().unwrap()).await.unwrap();
             payments.extend(payment.map(|it| (it.id, it.status, it.version)));
         }
-        let rows = view.outbox_page(&OutboxFilter::default(), None, all).await.unwrap();
+        let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, all).await.unwrap();
         State {
             products: products.into_iter().map(|it| (it.id, it.status, it.version)).collect(),
             orders: orders.into_iter().map(|it| (it.id, it.status, it.version)).collect(),

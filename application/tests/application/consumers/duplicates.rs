@@ -7,7 +7,7 @@ use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{CommitFault, World, event_id, message, pass, secs};
 
 async fn ignored(world: &World, id: &str) -> usize {
-    let history = world.view().await.history_of(&[event_id(id)]).await.unwrap();
+    let history = world.view().await.outbox_view().history_of(&[event_id(id)]).await.unwrap();
     let is_ours = |entry: &HistoryEntry| {
         entry.kind == HistoryKind::Duplicate && entry.consumer.as_deref() == Some(NAME)
     };

@@ -140,7 +140,7 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
     let due = world.now() + chrono::TimeDelta::seconds(60);
     let mut unit = process.app.tx.store.begin().await.unwrap();
     let events = [of("lent", "BOOK_LENT", 1), of("late", "ORDER_TIMEOUT", 2), of("reminder", "REMINDER", 3)];
-    unit.append(&events).await.unwrap();
+    unit.outbox().append(&events).await.unwrap();
     let waits = FailedPublish {
         event_id: event_id("lent"),
         status: OutboxStatus::Retry,
@@ -148,7 +148,7 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
         next_retry_time: Some(due),
         error: "the broker was away".into(),
     };
-    assert_eq!(unit.mark_failed(&[waits], world.now()).await.unwrap(), 1);
+    assert_eq!(unit.outbox().mark_failed(&[waits], world.now()).await.unwrap(), 1);
     unit.commit().await.unwrap();
     runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     eventually(secs(30), async || world.effects(7).await == ["reminder"]).await;

@@ -81,7 +81,7 @@ async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_eff
 
     assert_eq!(left(&market).await, before);
     let ids: Vec<EventId> = again.iter().map(|event| event.event_id.clone()).collect();
-    let records = market.world.view().await.consumed_of(&ids).await.unwrap();
+    let records = market.world.view().await.outbox_view().consumed_of(&ids).await.unwrap();
     let mut already = BTreeSet::new();
     for record in &records {
         assert_eq!(record.record.status, ConsumeStatus::Success, "{record:?}");
@@ -212,7 +212,7 @@ async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
             row.aggregate.id == order.get() && row.event_type == event_type && row.payload.contains(status)
         };
         let event = rows.iter().find(is).unwrap().event_id.clone();
-        let records = market.world.view().await.consumed_of(&[event]).await.unwrap();
+        let records = market.world.view().await.outbox_view().consumed_of(&[event]).await.unwrap();
         let record = records.into_iter().find(|it| it.consumer == consumer).unwrap();
         assert_eq!(record.record.status, ConsumeStatus::Success);
         record.consume_result.unwrap()
@@ -270,7 +270,7 @@ async fn event_that_reaches_a_handler_twice_is_parked() {
             consume_time: market.world.now(),
         };
         let mut unit = market.world.store.begin().await.unwrap();
-        unit.record(&[forgotten]).await.unwrap();
+        unit.outbox().record(&[forgotten]).await.unwrap();
         unit.commit().await.unwrap();
     }
     pass(secs(300)).await;

@@ -111,7 +111,7 @@ async fn an_event_that_failed_in_the_outbox_is_passed_over() {
         next_retry_time: None,
         error: "消息发送失败".into(),
     };
-    unit.mark_failed(&[failed], world.now()).await.unwrap();
+    unit.outbox().mark_failed(&[failed], world.now()).await.unwrap();
     unit.commit().await.unwrap();
     world.arrived(&process, "e-2", 7, 2).await;
     pass(millis(50)).await;

@@ -23,7 +23,7 @@ pub(super) async fn left_behind(
         ..first_record(row, NAME, status, world.now())
     };
     let mut unit = world.store.begin().await.unwrap();
-    unit.record(&[consumption]).await.unwrap();
+    unit.outbox().record(&[consumption]).await.unwrap();
     unit.commit().await.unwrap();
 }
 

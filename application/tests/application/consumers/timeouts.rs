@@ -198,7 +198,8 @@ async fn a_product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_clos
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(secs(1)).await;
     assert_eq!(world.order(again.id).await.status, OrderStatus::Pending);
-    let record = world.view().await.consumption(CLOSER, &event_id(&event)).await.unwrap().unwrap();
+    let record =
+        world.view().await.outbox_view().consumption(CLOSER, &event_id(&event)).await.unwrap().unwrap();
     assert_eq!(record.attempts, 1);
     assert_eq!(TENANT, again.tenant);
 }

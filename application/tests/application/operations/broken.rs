@@ -81,7 +81,7 @@ pub(crate) fn whys_of(refused: &[Refused]) -> Vec<(&str, &str)> {
 /// Parks letters as the drainer would.
 pub(crate) async fn park(world: &World, letters: &[DeadLetter]) {
     let mut unit = world.store.begin().await.unwrap();
-    unit.park(letters).await.unwrap();
+    unit.outbox().park(letters).await.unwrap();
     unit.commit().await.unwrap();
 }
 

@@ -247,8 +247,8 @@ async fn an_event_that_is_replayed_while_its_letter_is_being_discarded_takes_no_
         note: None,
         at: world.now(),
     };
-    assert_eq!(replaying.decide(&decision).await.unwrap(), Changed::One);
-    replaying.record(&[revived]).await.unwrap();
+    assert_eq!(replaying.outbox().decide(&decision).await.unwrap(), Changed::One);
+    replaying.outbox().record(&[revived]).await.unwrap();
     let operator = operator();
     let discarding = discard_dead_letters(&process.app, &operator, discard(keys(&["e-1"])));
     let replayed = async {

@@ -95,7 +95,7 @@ impl World {
             })
             .collect();
         let mut unit = self.store.begin().await.unwrap();
-        assert_eq!(unit.mark_failed(&failed, self.now()).await.unwrap(), names.len() as u64);
+        assert_eq!(unit.outbox().mark_failed(&failed, self.now()).await.unwrap(), names.len() as u64);
         unit.commit().await.unwrap();
     }
 
@@ -106,12 +106,13 @@ impl World {
 
     /// The audit log, the first call first.
     pub(crate) async fn calls(&self) -> Vec<AuditEntry> {
-        let newest_first = self.view().await.audit_page(&AuditFilter::default(), None, 1_000).await.unwrap();
+        let newest_first =
+            self.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 1_000).await.unwrap();
         newest_first.into_iter().rev().map(|entry| entry.effect).collect()
     }
 
     /// Where a letter stands.
     pub(crate) async fn letter(&self, queue: &str, key: &str) -> DeadLetter {
-        self.view().await.dead_letter(queue, key).await.unwrap().unwrap()
+        self.view().await.outbox_view().dead_letter(queue, key).await.unwrap().unwrap()
     }
 }

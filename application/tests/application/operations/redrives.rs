@@ -202,7 +202,7 @@ impl Store for Interposed {
         if !self.is_done.swap(true, Ordering::SeqCst) {
             let mut unit = self.world.store.begin().await?;
             let now = self.world.now();
-            unit.redrive(&[Redrive { event_id: event_id("e-1"), due: now }], now).await?;
+            unit.outbox().redrive(&[Redrive { event_id: event_id("e-1"), due: now }], now).await?;
             unit.commit().await?;
             self.world.pretend_sent(&["e-1"]).await;
         }

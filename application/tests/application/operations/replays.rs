@@ -199,8 +199,8 @@ async fn an_event_that_dies_while_its_letter_is_being_decided_is_tried_again() {
 
     let dead = next_record(world, "e-1", ConsumeStatus::Dead).await;
     let mut dying = world.store.begin().await.unwrap();
-    dying.record(&[dead]).await.unwrap();
-    dying.park(&[DeadLetter { status: DeadLetterStatus::Open, ..letter }]).await.unwrap();
+    dying.outbox().record(&[dead]).await.unwrap();
+    dying.outbox().park(&[DeadLetter { status: DeadLetterStatus::Open, ..letter }]).await.unwrap();
     let operator = operator();
     let second = replay_dead_letters(&process.app, &operator, command);
     let died = async {

@@ -124,7 +124,7 @@ async fn a_copy_of_what_was_discarded_before_its_consumer_was_known_is_dead_and_
         note: None,
         at: world.now(),
     };
-    assert_eq!(unit.decide(&decision).await.unwrap(), Changed::One);
+    assert_eq!(unit.outbox().decide(&decision).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
     process.start_drainer(&[broken.handler.subscriber()]);
     pass(millis(700)).await;

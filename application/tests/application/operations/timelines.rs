@@ -217,27 +217,28 @@ async fn what_went_wrong_is_told_to_operators_alone() {
     let row = world.row(&created).await;
     let mut unit = world.store.begin().await.unwrap();
     let (queue, now) = ("inventory.update.queue", world.now());
-    unit.record(&[Consumption {
-        consumer: "inventory".into(),
-        event_id: row.event_id.clone(),
-        event_type: row.event_type.clone(),
-        aggregate: row.aggregate.clone(),
-        aggregate_seq: 1,
-        expected: Expected::Absent,
-        status: ConsumeStatus::Dead,
-        attempts: 4,
-        next_retry_time: None,
-        lease_until: None,
-        error_message: Some("swordfish 1".into()),
-        idempotency_key: None,
-        consume_result: None,
-        payload_hash: String::new(),
-        trace_id: String::new(),
-        cost_ms: 0,
-        consume_time: now,
-    }])
-    .await
-    .unwrap();
+    unit.outbox()
+        .record(&[Consumption {
+            consumer: "inventory".into(),
+            event_id: row.event_id.clone(),
+            event_type: row.event_type.clone(),
+            aggregate: row.aggregate.clone(),
+            aggregate_seq: 1,
+            expected: Expected::Absent,
+            status: ConsumeStatus::Dead,
+            attempts: 4,
+            next_retry_time: None,
+            lease_until: None,
+            error_message: Some("swordfish 1".into()),
+            idempotency_key: None,
+            consume_result: None,
+            payload_hash: String::new(),
+            trace_id: String::new(),
+            cost_ms: 0,
+            consume_time: now,
+        }])
+        .await
+        .unwrap();
     let letter = DeadLetter {
         queue: queue.into(),
         key: created.clone(),
@@ -251,7 +252,7 @@ async fn what_went_wrong_is_told_to_operators_alone() {
         decided_at: None,
         note: None,
     };
-    unit.park(&[letter]).await.unwrap();
+    unit.outbox().park(&[letter]).await.unwrap();
     unit.commit().await.unwrap();
     pass(secs(5)).await;
     let note = Reason::new("swordfish 3".into()).unwrap();

@@ -20,7 +20,7 @@ async fn started(world: &World, name: &str) -> Process {
 
 /// The owner of each partition with its epoch.
 async fn owners(world: &World) -> Vec<(String, i64)> {
-    let leases = world.view().await.partition_leases().await.unwrap();
+    let leases = world.view().await.outbox_view().partition_leases().await.unwrap();
     leases.into_iter().map(|lease| (lease.owner.unwrap().0, lease.epoch)).collect()
 }
 
@@ -45,7 +45,7 @@ async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clo
         a.kill().await;
         world.store.move_database_clock(step);
         eventually(LEASE + TICK * 2, async || shares(&world).await == all_of("b")).await;
-        let heartbeats = world.view().await.heartbeats().await.unwrap();
+        let heartbeats = world.view().await.outbox_view().heartbeats().await.unwrap();
         assert_eq!(heartbeats.iter().map(|beat| beat.relay.0.as_str()).collect::<Vec<_>>(), ["b"]);
         drop(b);
     }

@@ -57,7 +57,7 @@ async fn a_nacked_event_is_tried_after_5_s_30_s_and_2_min_and_its_fourth_failure
 
 /// Kinds, attempts and errors of the history of an event.
 async fn history(world: &World, id: &str) -> Vec<(HistoryKind, u32, Option<String>)> {
-    let history = world.view().await.history_of(&[event_id(id)]).await.unwrap();
+    let history = world.view().await.outbox_view().history_of(&[event_id(id)]).await.unwrap();
     assert!(history.iter().all(|entry| (entry.tenant, &entry.consumer) == (TENANT, &None)), "{history:?}");
     assert!(history.is_sorted_by_key(|entry| entry.at), "{history:?}");
     history.into_iter().map(|entry| (entry.kind, entry.attempts, entry.detail)).collect()
@@ -139,7 +139,7 @@ async fn a_retry_without_a_time_is_due_at_once() {
         next_retry_time: None,
         error: "消息发送失败".into(),
     };
-    unit.mark_failed(&[failed], world.now()).await.unwrap();
+    unit.outbox().mark_failed(&[failed], world.now()).await.unwrap();
     unit.commit().await.unwrap();
     process.start_relay("relay-1", RelaySettings::default());
     pass(millis(50)).await;

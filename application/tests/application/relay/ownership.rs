@@ -19,7 +19,7 @@ const TICK: std::time::Duration = millis(1_667);
 /// How many partitions each relay has by the leases.
 async fn shares(world: &World) -> BTreeMap<String, usize> {
     let now = world.store.database_now();
-    let leases = world.view().await.partition_leases().await.unwrap();
+    let leases = world.view().await.outbox_view().partition_leases().await.unwrap();
     let mut shares = BTreeMap::new();
     for lease in leases {
         let held = lease.lease_until.is_some_and(|until| until > now);
@@ -87,7 +87,7 @@ async fn a_relay_that_stops_gives_its_partitions_back_at_once() {
     pass(secs(4)).await;
     a.app.tx.tasks.stop().await;
     assert_eq!(shared(&shares(&world).await), [("b", 32), ("nobody", 32)]);
-    let heartbeats = world.view().await.heartbeats().await.unwrap();
+    let heartbeats = world.view().await.outbox_view().heartbeats().await.unwrap();
     assert_eq!(heartbeats.iter().map(|beat| beat.relay.0.as_str()).collect::<Vec<_>>(), ["b"]);
     eventually(TICK + millis(50), async || shared(&shares(&world).await) == [("b", 64)]).await;
     drop(b);

@@ -105,8 +105,28 @@ struct FaultyUnit {
     faults: StoreFaults,
 }
 
+impl FaultyUnit {
+    fn inner(&mut self) -> &mut dyn UnitOfWork {
+        self.inner.as_mut()
+    }
+
+    fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
+        self.inner.outbox()
+    }
+}
+
+impl View for FaultyUnit {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
 #[async_trait]
 impl UnitOfWork for FaultyUnit {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.faults.check()?;
         let fault = self.faults.switches().commits.pop_front().unwrap_or(CommitFault::None);
@@ -130,13 +150,14 @@ impl UnitOfWork for FaultyUnit {
     }
 }
 
-/// Hands every method of a port to the unit inside.
+/// Hands every method of a port to the unit inside, or to its outbox.
 macro_rules! passes_on {
-    ($port:ident { $(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)* }) => {
+    ($port:ident { $($methods:tt)* }) => { passes_on!($port of inner { $($methods)* }); };
+    ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)* }) => {
         #[async_trait]
         impl $port for FaultyUnit {
             $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$out, StoreError> {
-                self.inner.$name($($arg),*).await
+                self.$half().$name($($arg),*).await
             })*
         }
     };
@@ -171,7 +192,7 @@ passes_on!(PaymentRepo {
     fn insert_payment(payment: &Payment) -> ();
     fn advance_payment(after: &Payment) -> Changed;
 });
-passes_on!(OutboxQueries {
+passes_on!(OutboxQueries of inner_outbox {
     fn outbox_due(query: &DueQuery) -> Vec<OutboxRow>;
     fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
     fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
@@ -182,7 +203,7 @@ passes_on!(OutboxQueries {
     fn waiting_page(unordered: &UnorderedTypes, tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
     fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 });
-passes_on!(OutboxRepo {
+passes_on!(OutboxRepo of inner_outbox {
     fn append(events: &[NewEvent]) -> ();
     fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet;
     fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64;
@@ -190,13 +211,13 @@ passes_on!(OutboxRepo {
     fn redrive(rows: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>;
     fn release(aggregate: &AggregateRef, unordered: &UnorderedTypes, now: DateTime<Utc>) -> u64;
 });
-passes_on!(HistoryQueries {
+passes_on!(HistoryQueries of inner_outbox {
     fn history_of(events: &[EventId]) -> Vec<HistoryEntry>;
 });
-passes_on!(HistoryRepo {
+passes_on!(HistoryRepo of inner_outbox {
     fn add_history(entries: &[HistoryEntry]) -> ();
 });
-passes_on!(ConsumeQueries {
+passes_on!(ConsumeQueries of inner_outbox {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
     fn unapplied(consumer: &str, types: &[&str], after_id: i64, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
     fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
@@ -207,12 +228,12 @@ passes_on!(ConsumeQueries {
     fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
     fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
 });
-passes_on!(ConsumeLog {
+passes_on!(ConsumeLog of inner_outbox {
     fn record(consumptions: &[Consumption]) -> ();
     fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
     fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
 });
-passes_on!(DeadLetterQueries {
+passes_on!(DeadLetterQueries of inner_outbox {
     fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
     fn dead_letters_page(filter: &DeadLetterFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<DeadLetter>>;
     fn dead_letters_of(keys: &[String]) -> Vec<DeadLetter>;
@@ -225,17 +246,17 @@ impl DeadLetterRepo for FaultyUnit {
         if letters.iter().any(|letter| letter.body.contains(UNSTORABLE)) {
             return Err(StoreError::Backend("it cannot be stored".into()));
         }
-        self.inner.park(letters).await
+        self.inner.outbox().park(letters).await
     }
 
     async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
-        self.inner.decide(decision).await
+        self.inner.outbox().decide(decision).await
     }
 }
-passes_on!(AuditQueries {
+passes_on!(AuditQueries of inner_outbox {
     fn audit_page(filter: &AuditFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
 });
-passes_on!(AuditRepo {
+passes_on!(AuditRepo of inner_outbox {
     fn audit(entry: &AuditEntry) -> ();
 });
 passes_on!(EffectQueries {
@@ -265,12 +286,12 @@ passes_on!(EffectRepo {
     fn change_listings(changes: &[ListingChange]) -> ();
     fn open_shipments(tasks: &[NewShipmentTask]) -> ();
 });
-passes_on!(LeaseQueries {
+passes_on!(LeaseQueries of inner_outbox {
     fn database_now() -> DateTime<Utc>;
     fn heartbeats() -> Vec<Heartbeat>;
     fn partition_leases() -> Vec<PartitionLease>;
 });
-passes_on!(LeaseRepo {
+passes_on!(LeaseRepo of inner_outbox {
     fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
     fn forget_relay(relay: &RelayId) -> ();
     fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed;

@@ -112,7 +112,7 @@ impl World {
 
     pub(crate) async fn row(&self, id: &str) -> OutboxRow {
         let id = event_id(id);
-        let rows = self.view().await.outbox_by_event(std::slice::from_ref(&id)).await.unwrap();
+        let rows = self.view().await.outbox_view().outbox_by_event(std::slice::from_ref(&id)).await.unwrap();
         rows.into_iter().next().unwrap_or_else(|| panic!("{id} is in no outbox"))
     }
 
@@ -122,7 +122,13 @@ impl World {
 
     /// Every row of the outbox, oldest first.
     pub(crate) async fn rows(&self) -> Vec<OutboxRow> {
-        let mut rows = self.view().await.outbox_page(&OutboxFilter::default(), None, 10_000).await.unwrap();
+        let mut rows = self
+            .view()
+            .await
+            .outbox_view()
+            .outbox_page(&OutboxFilter::default(), None, 10_000)
+            .await
+            .unwrap();
         rows.reverse();
         rows
     }
@@ -157,7 +163,7 @@ impl World {
 
     /// The consume log's row.
     pub(crate) async fn log(&self, consumer: &str, id: &str) -> Option<ConsumeRecord> {
-        self.view().await.consumption(consumer, &event_id(id)).await.unwrap()
+        self.view().await.outbox_view().consumption(consumer, &event_id(id)).await.unwrap()
     }
 
     pub(crate) async fn log_status(&self, consumer: &str, id: &str) -> Option<ConsumeStatus> {
@@ -166,7 +172,8 @@ impl World {
 
     pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
         let filter = DeadLetterFilter::default();
-        let newest_first = self.view().await.dead_letters_page(&filter, None, 1_000).await.unwrap();
+        let newest_first =
+            self.view().await.outbox_view().dead_letters_page(&filter, None, 1_000).await.unwrap();
         newest_first.into_iter().rev().map(|letter| letter.effect).collect()
     }
 
@@ -180,7 +187,7 @@ impl World {
     pub(crate) async fn pretend_sent(&self, ids: &[&str]) {
         let proofs: Vec<Confirmed> = ids.iter().map(|id| proof(id)).collect();
         let mut unit = self.store.begin().await.unwrap();
-        unit.mark_sent(&proofs.iter().collect::<Vec<_>>(), self.now()).await.unwrap();
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), self.now()).await.unwrap();
         unit.commit().await.unwrap();
     }
 }
@@ -200,7 +207,7 @@ impl Process {
     pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
         with_tx(&self.app.tx, move |unit, _| {
             let events = events.clone();
-            Box::pin(async move { unit.append(&events).await })
+            Box::pin(async move { unit.outbox().append(&events).await })
         })
         .await
         .unwrap();

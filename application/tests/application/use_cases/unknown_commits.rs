@@ -190,7 +190,7 @@ async fn no_more_units_run_at_once_than_the_limit_and_all_that_wait_are_served()
                         running.0 += 1;
                         running.1 = running.1.max(running.0);
                     }
-                    unit.database_now().await?;
+                    unit.outbox().database_now().await?;
                     running.lock().unwrap().0 -= 1;
                     Ok::<(), StoreError>(())
                 })

@@ -6,7 +6,7 @@ use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{AWKWARD, audit_entry, event, later, tenant};
 
 async fn audit(rig: &dyn StoreRig, entry: &AuditEntry) {
-    in_unit!(rig, |unit| unit.audit(entry).await.expect("an entry is added"));
+    in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("an entry is added"));
 }
 
 /// The actions of a page, and the number that the next one begins below.
@@ -17,7 +17,8 @@ async fn page(
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
     let filter = AuditFilter { tenant: of.map(tenant), changes: false };
-    let page = view(rig).await.audit_page(&filter, before, limit).await.expect("the log can be read");
+    let page =
+        view(rig).await.outbox_view().audit_page(&filter, before, limit).await.expect("the log can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.action).collect(), next)
@@ -39,7 +40,7 @@ pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     for entry in [&full, &bare, &bare] {
         audit(rig, entry).await;
     }
-    let seen = view(rig).await.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let seen = view(rig).await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [bare.clone(), bare, full]);
 }
 
@@ -65,8 +66,13 @@ pub async fn changes_are_found_among_looks(rig: &dyn StoreRig) {
         audit(rig, &AuditEntry { changed, ..audit_entry(action) }).await;
     }
     let filter = |tenant| AuditFilter { tenant, changes: true };
-    let first = view(rig).await.audit_page(&filter(None), None, 2).await.unwrap();
-    let rest = view(rig).await.audit_page(&filter(Some(tenant(1))), Some(first[1].id), 2).await.unwrap();
+    let first = view(rig).await.outbox_view().audit_page(&filter(None), None, 2).await.unwrap();
+    let rest = view(rig)
+        .await
+        .outbox_view()
+        .audit_page(&filter(Some(tenant(1))), Some(first[1].id), 2)
+        .await
+        .unwrap();
     let actions: Vec<_> = first.into_iter().chain(rest).map(|row| row.effect.action).collect();
     assert_eq!(actions, ["c", "b", "a"]);
 }
@@ -84,15 +90,15 @@ pub async fn the_audit_log_is_one_tenants(rig: &dyn StoreRig) {
 /// An entry is committed with the action it tells of, or not at all.
 pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
-    unit.append(&[event("undone", 7, 1)]).await.unwrap();
-    unit.audit(&audit_entry("undone")).await.unwrap();
-    let own: Vec<_> = unit.audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    unit.outbox().append(&[event("undone", 7, 1)]).await.unwrap();
+    unit.outbox().audit(&audit_entry("undone")).await.unwrap();
+    let own: Vec<_> = unit.outbox().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     assert_eq!(own.len(), 1, "a unit reads its own entries");
     drop(unit);
     assert_eq!(page(rig, None, None, 10).await.0, [""; 0]);
     in_unit!(rig, |unit| {
-        unit.append(&[event("done", 7, 1)]).await.unwrap();
-        unit.audit(&audit_entry("done")).await.unwrap();
+        unit.outbox().append(&[event("done", 7, 1)]).await.unwrap();
+        unit.outbox().audit(&audit_entry("done")).await.unwrap();
     });
     assert_eq!(page(rig, None, None, 10).await.0, ["done"]);
 }

@@ -15,12 +15,12 @@ fn about(aggregate: &AggregateRef, event: NewEvent) -> NewEvent {
 
 async fn fail(rig: &dyn StoreRig, ids: &[&str], at: i64) {
     let failed: Vec<_> = ids.iter().map(|id| to_failed(id)).collect();
-    let moved = in_unit!(rig, |unit| unit.mark_failed(&failed, later(at)).await.unwrap());
+    let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&failed, later(at)).await.unwrap());
     assert_eq!(moved, ids.len() as u64, "{ids:?} are given up");
 }
 
 async fn release(rig: &dyn StoreRig, of: &AggregateRef, at: i64) -> u64 {
-    in_unit!(rig, |unit| unit.release(of, &unordered(), later(at)).await.expect("a release answers"))
+    in_unit!(rig, |unit| unit.outbox().release(of, &unordered(), later(at)).await.expect("a release answers"))
 }
 
 /// The first failed events of a page, and the number that the next one begins below.
@@ -32,6 +32,7 @@ async fn page(
 ) -> (Vec<String>, Option<i64>) {
     let page = view(rig)
         .await
+        .outbox_view()
         .blocked_page(&unordered(), of.map(tenant), before, limit)
         .await
         .expect("it can be read");
@@ -45,7 +46,11 @@ async fn blocked(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
-    let rows = view(rig).await.outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) }).await;
+    let rows = view(rig)
+        .await
+        .outbox_view()
+        .outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) })
+        .await;
     rows.expect("what is due can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -55,7 +60,7 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
     append(rig, &[event("third", 7, 4), event("second", 7, 3), unknown, event("before", 7, 1)]).await;
     fail(rig, &["third"], 1).await;
     fail(rig, &["second", "first"], 2).await;
-    let page = view(rig).await.blocked_page(&unordered(), None, None, 10).await.unwrap();
+    let page = view(rig).await.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap();
     let first = row(rig, "first").await;
     let expected = Blocked {
         aggregate: aggregate(7),
@@ -89,13 +94,17 @@ pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_th
     .await;
     in_unit!(rig, |unit| {
         let waiting = ["foreign", "waits", "waits-too", "timeout"].map(|id| to_retry(id, Some(later(50))));
-        unit.mark_failed(&waiting, later(1)).await.unwrap();
-        unit.mark_failed(&[to_retry("at-once", None)], later(1)).await.unwrap();
-        unit.mark_sent(&[&confirmed("redriven")], later(1)).await.unwrap();
-        unit.redrive(&[redrive("redriven", later(50))], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&waiting, later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_retry("at-once", None)], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("redriven")], later(1)).await.unwrap();
+        unit.outbox().redrive(&[redrive("redriven", later(50))], later(1)).await.unwrap();
     });
     let waiting = async |of: Option<i64>, now: i64, before: Option<i64>| {
-        let page = view(rig).await.waiting_page(&unordered(), of.map(tenant), later(now), before, 10).await;
+        let page = view(rig)
+            .await
+            .outbox_view()
+            .waiting_page(&unordered(), of.map(tenant), later(now), before, 10)
+            .await;
         page.expect("what waits can be read")
     };
     let found = waiting(Some(1), 49, None).await;
@@ -123,14 +132,14 @@ pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     let timeout = of_type(EventType::OrderTimeout, event("timeout", 10, 1));
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("sent", 9, 1), timeout]).await;
     in_unit!(rig, |unit| {
-        unit.mark_failed(&[to_retry("retry", Some(later(1)))], later(1)).await.unwrap();
-        unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_retry("retry", Some(later(1)))], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
     });
     fail(rig, &["timeout"], 1).await;
     assert_eq!(blocked(rig).await, [""; 0]);
     fail(rig, &["new"], 1).await;
     assert_eq!(blocked(rig).await, ["new"]);
-    in_unit!(rig, |unit| unit.redrive(&[redrive("new", later(1))], later(1)).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().redrive(&[redrive("new", later(1))], later(1)).await.unwrap());
     assert_eq!(blocked(rig).await, [""; 0], "it is on its way again");
 }
 
@@ -160,10 +169,10 @@ pub async fn what_waits_behind_a_failed_event_is_counted(rig: &dyn StoreRig) {
     .await;
     fail(rig, &["failed", "failed-too"], 1).await;
     in_unit!(rig, |unit| {
-        unit.mark_failed(&[to_retry("held-and-waiting", Some(later(50)))], later(1)).await.unwrap();
-        unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_retry("held-and-waiting", Some(later(50)))], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
     });
-    let page = view(rig).await.blocked_page(&unordered(), None, None, 10).await.unwrap();
+    let page = view(rig).await.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap();
     assert_eq!(page.len(), 1, "{page:?}");
     assert_eq!((page[0].effect.event_id.as_str(), page[0].effect.held), ("failed", 3));
 }
@@ -230,7 +239,7 @@ pub async fn a_release_leaves_what_holds_nothing_back(rig: &dyn StoreRig) {
     let timeout = of_type(EventType::OrderTimeout, event("timeout", 7, 1));
     append(rig, &[timeout, event("new", 7, 2), event("sent", 7, 3)]).await;
     fail(rig, &["timeout"], 1).await;
-    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap());
     assert_eq!(release(rig, &aggregate(7), 2).await, 0);
     for id in ["timeout", "new", "sent"] {
         assert_eq!(row(rig, id).await.released_time, None, "{id}");

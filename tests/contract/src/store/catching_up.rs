@@ -16,7 +16,7 @@ async fn unapplied(
     after_id: i64,
     aggregates: &[AggregateRef],
 ) -> Vec<String> {
-    let found = view(rig).await.unapplied("inventory", types, after_id, aggregates).await;
+    let found = view(rig).await.outbox_view().unapplied("inventory", types, after_id, aggregates).await;
     found
         .expect("what is unapplied can be read")
         .into_iter()
@@ -36,6 +36,7 @@ pub async fn what_is_not_settled_is_unapplied(rig: &dyn StoreRig) {
     }
     let found = view(rig)
         .await
+        .outbox_view()
         .unapplied("inventory", &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)])
         .await
         .unwrap();
@@ -61,11 +62,17 @@ pub async fn an_unapplied_event_comes_with_its_rows(rig: &dyn StoreRig) {
     };
     record(rig, std::slice::from_ref(&row)).await;
     let mut view = view(rig).await;
-    let found =
-        view.unapplied("inventory", &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)]).await.unwrap();
+    let found = view
+        .outbox_view()
+        .unapplied("inventory", &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)])
+        .await
+        .unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].record, Some(as_recorded(&row)));
-    assert_eq!(vec![found[0].event.clone()], view.outbox_by_event(&[event_id("e")]).await.unwrap());
+    assert_eq!(
+        vec![found[0].event.clone()],
+        view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap()
+    );
 }
 
 /// Only of the aggregates asked about: tenant, kind and id together.
@@ -113,7 +120,8 @@ pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
 /// after the first.
 pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
-    let subscribed = in_unit!(rig, |unit| unit.subscribe_consumer("inventory", start()).await.unwrap());
+    let subscribed =
+        in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", start()).await.unwrap());
     append(
         rig,
         &[
@@ -152,8 +160,8 @@ pub async fn unapplied_events_come_by_aggregate_sequence_and_id(rig: &dyn StoreR
 pub async fn an_event_is_unapplied_whatever_its_status_in_the_outbox(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("sent", 7, 2), event("failed", 7, 3)]).await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[&confirmed("sent")], start()).await.unwrap();
-        unit.mark_failed(&[to_failed("failed")], start()).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], start()).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed")], start()).await.unwrap();
     });
     let seen = unapplied(rig, &[EventType::OrderPaid.as_str()], 0, &[aggregate(7)]).await;
     assert_eq!(seen, ["new", "sent", "failed"]);
@@ -165,7 +173,7 @@ async fn leftovers(
     now: DateTime<Utc>,
     limit: u32,
 ) -> Vec<String> {
-    let found = view(rig).await.leftovers("inventory", idle_since, now, limit).await;
+    let found = view(rig).await.outbox_view().leftovers("inventory", idle_since, now, limit).await;
     found.expect("leftovers can be read").into_iter().map(String::from).collect()
 }
 
@@ -249,20 +257,21 @@ pub async fn leftovers_are_of_one_consumer(rig: &dyn StoreRig) {
 
 /// The position of the subscription; before it, that of the first row.
 async fn after_id(rig: &dyn StoreRig) -> i64 {
-    let subscription = view(rig).await.consumer_subscription("inventory").await.unwrap();
+    let subscription = view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap();
     subscription.map_or(0, |subscription| subscription.after_id)
 }
 
 async fn unseen(rig: &dyn StoreRig, types: &[&str], after: i64, until: i64, limit: u32) -> Vec<String> {
     let rows = view(rig)
         .await
+        .outbox_view()
         .unseen("inventory", types, after_id(rig).await, later(after), later(until), limit)
         .await;
     rows.expect("what was not seen can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
 async fn send(rig: &dyn StoreRig, id: &str, at: i64) {
-    in_unit!(rig, |unit| assert_eq!(unit.mark_sent(&[&confirmed(id)], later(at)).await.unwrap(), 1));
+    in_unit!(rig, |unit| assert_eq!(unit.outbox().mark_sent(&[&confirmed(id)], later(at)).await.unwrap(), 1));
 }
 
 /// Events sent within the window that the log does not know, the earliest sent first, no more than asked for.
@@ -293,7 +302,7 @@ pub async fn an_event_in_the_log_was_seen_whatever_became_of_it(rig: &dyn StoreR
 /// Only what the consumer takes, and only since it subscribed.
 pub async fn only_types_taken_and_events_after_the_subscription_are_unseen(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
-    in_unit!(rig, |unit| unit.subscribe_consumer("inventory", start()).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", start()).await.unwrap());
     append(rig, &[event("mine", 7, 2), of_type(EventType::OrderCreated, event("other-type", 7, 3))]).await;
     for id in ["history", "mine", "other-type"] {
         send(rig, id, 5).await;
@@ -304,38 +313,38 @@ pub async fn only_types_taken_and_events_after_the_subscription_are_unseen(rig: 
 
 /// A consumer subscribes once, to what comes after the newest row of the outbox.
 pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
-    assert_eq!(view(rig).await.consumer_subscription("inventory").await.unwrap(), None);
-    let first = in_unit!(rig, |unit| unit.subscribe_consumer("inventory", later(1)).await.unwrap());
+    assert_eq!(view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap(), None);
+    let first = in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", later(1)).await.unwrap());
     assert_eq!((first.after_id, first.checked_until), (0, later(1)));
     append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
-    let again = in_unit!(rig, |unit| unit.subscribe_consumer("inventory", later(2)).await.unwrap());
+    let again = in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", later(2)).await.unwrap());
     assert_eq!(again, first);
-    assert_eq!(view(rig).await.consumer_subscription("inventory").await.unwrap(), Some(first));
-    let other = in_unit!(rig, |unit| unit.subscribe_consumer("Inventory", later(3)).await.unwrap());
-    let newest = view(rig).await.outbox_by_event(&[event_id("b")]).await.unwrap().remove(0);
+    assert_eq!(view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap(), Some(first));
+    let other = in_unit!(rig, |unit| unit.outbox().subscribe_consumer("Inventory", later(3)).await.unwrap());
+    let newest = view(rig).await.outbox_view().outbox_by_event(&[event_id("b")]).await.unwrap().remove(0);
     assert_eq!(other.after_id, newest.id, "consumers are compared byte by byte");
 }
 
 /// `checked_until` moves both ways, of its consumer alone, and the position never moves.
 pub async fn checked_until_moves_as_it_is_set(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
-        unit.subscribe_consumer("inventory", start()).await.unwrap();
-        unit.subscribe_consumer("another", start()).await.unwrap();
+        unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();
+        unit.outbox().subscribe_consumer("another", start()).await.unwrap();
     });
     append(rig, &[event("a", 7, 1)]).await;
     for to in [10, 5, 11, -1] {
-        in_unit!(rig, |unit| unit.set_checked_until("inventory", later(to)).await.unwrap());
-        let seen = view(rig).await.consumer_subscription("inventory").await.unwrap().unwrap();
+        in_unit!(rig, |unit| unit.outbox().set_checked_until("inventory", later(to)).await.unwrap());
+        let seen = view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap().unwrap();
         assert_eq!((seen.after_id, seen.checked_until), (0, later(to)), "after {to}");
     }
-    let other = view(rig).await.consumer_subscription("another").await.unwrap().unwrap();
+    let other = view(rig).await.outbox_view().consumer_subscription("another").await.unwrap().unwrap();
     assert_eq!(other.checked_until, start());
 }
 
 /// A subscription belongs to its unit like everything else.
 pub async fn a_dropped_unit_subscribes_nobody(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
-    unit.subscribe_consumer("inventory", start()).await.unwrap();
+    unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();
     drop(unit);
-    assert_eq!(view(rig).await.consumer_subscription("inventory").await.unwrap(), None);
+    assert_eq!(view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap(), None);
 }

@@ -8,21 +8,21 @@ use super::{StoreRig, begin, commit, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, as_recorded, consumption, event, event_id, later};
 
 pub(super) async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
-    in_unit!(rig, |unit| unit.append(events).await.expect("events are appended"));
+    in_unit!(rig, |unit| unit.outbox().append(events).await.expect("events are appended"));
 }
 
 pub(super) async fn record(rig: &dyn StoreRig, rows: &[Consumption]) {
-    in_unit!(rig, |unit| unit.record(rows).await.expect("rows are recorded"));
+    in_unit!(rig, |unit| unit.outbox().record(rows).await.expect("rows are recorded"));
 }
 
 async fn refused(rig: &dyn StoreRig, rows: &[Consumption]) {
     let mut unit = begin(rig).await;
-    is_conflict(unit.record(rows).await);
+    is_conflict(unit.outbox().record(rows).await);
     assert!(unit.commit().await.is_err(), "after a conflict the unit cannot be committed");
 }
 
 async fn logged(rig: &dyn StoreRig, consumer: &str, event: &str) -> Option<ConsumeRecord> {
-    view(rig).await.consumption(consumer, &event_id(event)).await.expect("the log can be read")
+    view(rig).await.outbox_view().consumption(consumer, &event_id(event)).await.expect("the log can be read")
 }
 
 pub(super) fn in_status(status: ConsumeStatus, row: Consumption) -> Consumption {
@@ -125,13 +125,13 @@ pub async fn a_row_that_is_not_where_it_is_expected_is_a_conflict(rig: &dyn Stor
 pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
     record(rig, &[consumption("inventory", &event("taken", 7, 1))]).await;
     let mut unit = begin(rig).await;
-    unit.append(&[event("follow-up", 9, 1)]).await.unwrap();
+    unit.outbox().append(&[event("follow-up", 9, 1)]).await.unwrap();
     let rows = ["a", "taken", "b"].map(|id| consumption("inventory", &event(id, 7, 1)));
-    is_conflict(unit.record(&rows).await);
+    is_conflict(unit.outbox().record(&rows).await);
     assert!(unit.commit().await.is_err(), "after a conflict the unit cannot be committed");
     assert_eq!(logged(rig, "inventory", "a").await, None);
     assert_eq!(logged(rig, "inventory", "b").await, None);
-    assert_eq!(view(rig).await.outbox_by_event(&[event_id("follow-up")]).await.unwrap(), []);
+    assert_eq!(view(rig).await.outbox_view().outbox_by_event(&[event_id("follow-up")]).await.unwrap(), []);
 }
 
 /// One batch may add rows and move others.
@@ -188,10 +188,10 @@ pub async fn a_great_batch_is_recorded_whole(rig: &dyn StoreRig) {
 /// Nothing to record is no error, and a conflict names what is in the way.
 pub async fn a_conflict_says_what_is_in_the_way(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
-    unit.record(&[]).await.unwrap();
-    unit.record(&[consumption("inventory", &event("e", 7, 1))]).await.unwrap();
+    unit.outbox().record(&[]).await.unwrap();
+    unit.outbox().record(&[consumption("inventory", &event("e", 7, 1))]).await.unwrap();
     commit(unit).await;
-    match begin(rig).await.record(&[consumption("inventory", &event("e", 7, 1))]).await {
+    match begin(rig).await.outbox().record(&[consumption("inventory", &event("e", 7, 1))]).await {
         Err(StoreError::Conflict { what }) => assert!(!what.is_empty()),
         other => panic!("expected a conflict, got {other:?}"),
     }

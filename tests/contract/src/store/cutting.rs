@@ -48,7 +48,7 @@ pub async fn a_unit_cut_in_the_middle_of_a_statement_is_undone(rig: &dyn StoreRi
         let mut unit = begin(rig).await;
         unit.insert_product(&product(1)).await.unwrap();
         let twenty: Vec<_> = (0..20).map(|n| event(&format!("e{n}"), n, 1)).collect();
-        let cut = within("a statement that is cut", cut_after(polls, unit.append(&twenty))).await;
+        let cut = within("a statement that is cut", cut_after(polls, unit.outbox().append(&twenty))).await;
         drop(unit);
         in_unit!(rig, |unit| unit.insert_order(&order(1 + polls as i64)).await.unwrap());
         let mut view = view(rig).await;
@@ -57,7 +57,11 @@ pub async fn a_unit_cut_in_the_middle_of_a_statement_is_undone(rig: &dyn StoreRi
             None,
             "after {polls} polls"
         );
-        assert_eq!(view.outbox_page(&Default::default(), None, 10).await.unwrap(), [], "after {polls} polls");
+        assert_eq!(
+            view.outbox_view().outbox_page(&Default::default(), None, 10).await.unwrap(),
+            [],
+            "after {polls} polls"
+        );
         if cut.is_some() {
             return;
         }
@@ -71,13 +75,13 @@ pub async fn a_commit_cut_at_any_point_happened_whole_or_not_at_all(rig: &dyn St
         let id = 1 + polls as i64;
         let mut unit = begin(rig).await;
         unit.insert_product(&product(id)).await.unwrap();
-        unit.append(&[event(&format!("e{id}"), id, 1)]).await.unwrap();
+        unit.outbox().append(&[event(&format!("e{id}"), id, 1)]).await.unwrap();
         let cut = within("a commit that is cut", cut_after(polls, unit.commit())).await;
         in_unit!(rig, |unit| unit.insert_order(&order(id)).await.unwrap());
         let mut view = view(rig).await;
         let events = [event_id(&format!("e{id}"))];
         let first = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap().is_some();
-        let second = !view.outbox_by_event(&events).await.unwrap().is_empty();
+        let second = !view.outbox_view().outbox_by_event(&events).await.unwrap().is_empty();
         assert_eq!(first, second, "after {polls} polls");
         if let Some(outcome) = cut {
             outcome.expect("a commit that ran to its end succeeds");

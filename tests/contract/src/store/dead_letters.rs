@@ -10,11 +10,11 @@ use super::{StoreRig, changes_one, in_unit, view};
 use crate::samples::{AWKWARD, dead_letter, decision, hostile_bodies, later, tenant};
 
 pub(super) async fn park(rig: &dyn StoreRig, letters: &[DeadLetter]) {
-    in_unit!(rig, |unit| unit.park(letters).await.expect("dead letters are parked"));
+    in_unit!(rig, |unit| unit.outbox().park(letters).await.expect("dead letters are parked"));
 }
 
 pub(super) async fn parked(rig: &dyn StoreRig, queue: &str, key: &str) -> Option<DeadLetter> {
-    view(rig).await.dead_letter(queue, key).await.expect("a dead letter can be read")
+    view(rig).await.outbox_view().dead_letter(queue, key).await.expect("a dead letter can be read")
 }
 
 /// The keys of a page, and the number that the next one begins below.
@@ -24,7 +24,12 @@ async fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
-    let page = view(rig).await.dead_letters_page(filter, before, limit).await.expect("letters can be read");
+    let page = view(rig)
+        .await
+        .outbox_view()
+        .dead_letters_page(filter, before, limit)
+        .await
+        .expect("letters can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.key).collect(), next)
@@ -106,9 +111,12 @@ pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRi
 pub async fn parking_a_dead_letter_twice_in_a_unit_is_once(rig: &dyn StoreRig) {
     let first = dead_letter("queue", "key");
     in_unit!(rig, |unit| {
-        unit.park(&[first.clone(), DeadLetter { reason: "twin".into(), ..first.clone() }]).await.unwrap();
-        unit.park(&[DeadLetter { reason: "later".into(), ..first.clone() }]).await.unwrap();
-        unit.park(&[]).await.unwrap();
+        unit.outbox()
+            .park(&[first.clone(), DeadLetter { reason: "twin".into(), ..first.clone() }])
+            .await
+            .unwrap();
+        unit.outbox().park(&[DeadLetter { reason: "later".into(), ..first.clone() }]).await.unwrap();
+        unit.outbox().park(&[]).await.unwrap();
     });
     assert_eq!(parked(rig, "queue", "key").await, Some(first));
     assert_eq!(keys(rig).await, ["key"]);
@@ -206,7 +214,8 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
 
 async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
     let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
-    let letters = view(rig).await.dead_letters_of(&keys).await.expect("dead letters can be read");
+    let letters =
+        view(rig).await.outbox_view().dead_letters_of(&keys).await.expect("dead letters can be read");
     letters.into_iter().map(|letter| format!("{} {}", letter.queue, letter.key)).collect()
 }
 
@@ -216,7 +225,7 @@ pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked
     park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;
     in_unit!(rig, |unit| {
         let discard = decision("b", "z", DeadLetterStatus::Discarded);
-        changes_one(unit.decide(&discard).await);
+        changes_one(unit.outbox().decide(&discard).await);
     });
     park(rig, &[dead_letter("b", "z")]).await;
     assert_eq!(under(rig, &["y", "missing", "z", "y"]).await, ["b z", "a y", "a z", "b y"]);
@@ -245,7 +254,12 @@ pub async fn dead_letters_are_told_apart_by_queue_and_key(rig: &dyn StoreRig) {
 /// What a person still has to see through is counted: open, or on its way back, for one tenant or for all.
 pub async fn undecided_dead_letters_are_open_or_being_replayed(rig: &dyn StoreRig) {
     let undecided = async |of: Option<i64>| {
-        view(rig).await.undecided_dead_letters(of.map(tenant)).await.expect("letters can be counted")
+        view(rig)
+            .await
+            .outbox_view()
+            .undecided_dead_letters(of.map(tenant))
+            .await
+            .expect("letters can be counted")
     };
     assert_eq!(undecided(None).await, 0);
     let foreign = DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") };

@@ -14,7 +14,7 @@ pub(super) async fn decide(rig: &dyn StoreRig, key: &str, to: DeadLetterStatus, 
         at: later(at),
         ..decision("queue", key, to)
     };
-    in_unit!(rig, |unit| changes_one(unit.decide(&decision).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().decide(&decision).await));
 }
 
 /// A decision is written down with its time and its note, and leaves everything else as it was.
@@ -62,14 +62,14 @@ pub async fn a_decision_holds_only_where_the_letter_stands_where_it_says(rig: &d
         decide(rig, "key", stands, None, 1).await;
         let before = parked(rig, "queue", "key").await;
         in_unit!(rig, |unit| {
-            changes_none(unit.decide(&from(&elsewhere)).await);
-            changes_none(unit.decide(&from(&elsewhere[..1])).await);
-            changes_none(unit.decide(&from(&[])).await);
+            changes_none(unit.outbox().decide(&from(&elsewhere)).await);
+            changes_none(unit.outbox().decide(&from(&elsewhere[..1])).await);
+            changes_none(unit.outbox().decide(&from(&[])).await);
         });
         assert_eq!(parked(rig, "queue", "key").await, before, "{stands:?}");
     }
     decide(rig, "key", Open, None, 1).await;
-    in_unit!(rig, |unit| changes_one(unit.decide(&from(&[Replayed, Open, Replaying])).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().decide(&from(&[Replayed, Open, Replaying])).await));
     let other = parked(rig, "other", "key").await.unwrap();
     assert_eq!((other.status, other.decided_at), (Open, None), "it died at another queue");
 }
@@ -81,7 +81,7 @@ pub async fn a_decision_about_a_letter_that_is_not_there_changes_nothing(rig: &d
     in_unit!(rig, |unit| {
         for (queue, key) in [("queue", "missing"), ("other", "key"), ("Queue", "key"), ("queue", "Key")] {
             let discard = decision(queue, key, DeadLetterStatus::Discarded);
-            changes_none(unit.decide(&Decision { from: everywhere.clone(), ..discard }).await);
+            changes_none(unit.outbox().decide(&Decision { from: everywhere.clone(), ..discard }).await);
         }
     });
     assert_eq!(parked(rig, "queue", "key").await, Some(dead_letter("queue", "key")));
@@ -91,8 +91,8 @@ pub async fn a_decision_about_a_letter_that_is_not_there_changes_nothing(rig: &d
 pub async fn a_decision_is_part_of_its_unit(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key")]).await;
     let mut unit = begin(rig).await;
-    changes_one(unit.decide(&decision("queue", "key", DeadLetterStatus::Discarded)).await);
-    let own = unit.dead_letter("queue", "key").await.unwrap().unwrap();
+    changes_one(unit.outbox().decide(&decision("queue", "key", DeadLetterStatus::Discarded)).await);
+    let own = unit.outbox().dead_letter("queue", "key").await.unwrap().unwrap();
     assert_eq!(own.status, DeadLetterStatus::Discarded, "a unit reads its own writes");
     drop(unit);
     assert_eq!(parked(rig, "queue", "key").await, Some(dead_letter("queue", "key")));

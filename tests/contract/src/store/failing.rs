@@ -20,8 +20,8 @@ async fn fail_by(what: &str, unit: &mut dyn UnitOfWork) -> Result<(), StoreError
             let taken = settled(&payment(3, 3), handover_domain::PaymentStatus::Failed, "taken");
             unit.advance_payment(&taken).await.map(|_| ())
         }
-        "event" => unit.append(&[event("e", 5, 1)]).await,
-        _ => unit.record(&[consumption("inventory", &event("e", 1, 1))]).await,
+        "event" => unit.outbox().append(&[event("e", 5, 1)]).await,
+        _ => unit.outbox().record(&[consumption("inventory", &event("e", 1, 1))]).await,
     }
 }
 

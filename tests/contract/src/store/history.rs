@@ -8,7 +8,7 @@ use crate::samples::{AWKWARD, event_id, history_entry, later, tenant};
 
 async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<HistoryEntry> {
     let ids: Vec<EventId> = ids.iter().map(|id| event_id(id)).collect();
-    view(rig).await.history_of(&ids).await.expect("the history can be read")
+    view(rig).await.outbox_view().history_of(&ids).await.expect("the history can be read")
 }
 
 /// An entry comes back as it was, of every kind, with everything optional there and not there.
@@ -19,7 +19,7 @@ pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) 
     written.push(HistoryEntry { consumer: Some("inventory".into()), detail: None, ..history_entry("e-1") });
     written.push(HistoryEntry { tenant: tenant(2), attempts: u32::MAX, ..history_entry("e-1") });
     written.push(HistoryEntry { event_id: event_id(&"x".repeat(64)), ..history_entry("e-1") });
-    in_unit!(rig, |unit| unit.add_history(&written).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().add_history(&written).await.unwrap());
     let longest = "x".repeat(64);
     assert_eq!(of(rig, &["e-1", &longest]).await, written);
     assert_eq!(written[0].tenant, TenantId::DEFAULT);
@@ -29,9 +29,9 @@ pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) 
 pub async fn history_comes_in_the_order_in_which_it_was_added(rig: &dyn StoreRig) {
     let entry = |id: &str, seconds: i64| HistoryEntry { at: later(seconds), ..history_entry(id) };
     in_unit!(rig, |unit| {
-        unit.add_history(&[entry("a", 5), entry("b", 4), entry("A", 3)]).await.unwrap();
-        unit.add_history(&[entry("a", 2), entry("a", 5)]).await.unwrap();
-        unit.add_history(&[]).await.unwrap();
+        unit.outbox().add_history(&[entry("a", 5), entry("b", 4), entry("A", 3)]).await.unwrap();
+        unit.outbox().add_history(&[entry("a", 2), entry("a", 5)]).await.unwrap();
+        unit.outbox().add_history(&[]).await.unwrap();
     });
     assert_eq!(of(rig, &["a"]).await, [entry("a", 5), entry("a", 2), entry("a", 5)], "also twice the same");
     assert_eq!(of(rig, &["b", "missing", "b"]).await, [entry("b", 4)]);
@@ -44,15 +44,19 @@ pub async fn history_comes_in_the_order_in_which_it_was_added(rig: &dyn StoreRig
 pub async fn a_great_many_history_entries_come_whole(rig: &dyn StoreRig) {
     let ids: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();
     let written: Vec<HistoryEntry> = ids.iter().map(|id| history_entry(id)).collect();
-    in_unit!(rig, |unit| unit.add_history(&written).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().add_history(&written).await.unwrap());
     assert_eq!(of(rig, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await, written);
 }
 
 /// An entry is committed with what it records, or not at all.
 pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
-    unit.add_history(&[history_entry("e-1")]).await.unwrap();
-    assert_eq!(unit.history_of(&[event_id("e-1")]).await.unwrap().len(), 1, "a unit reads its own entries");
+    unit.outbox().add_history(&[history_entry("e-1")]).await.unwrap();
+    assert_eq!(
+        unit.outbox().history_of(&[event_id("e-1")]).await.unwrap().len(),
+        1,
+        "a unit reads its own entries"
+    );
     drop(unit);
     assert_eq!(of(rig, &["e-1"]).await, []);
 }

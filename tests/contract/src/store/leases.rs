@@ -10,29 +10,30 @@ use crate::samples::{consumption, event, partition, relay};
 const MINUTE: u32 = 60_000;
 
 async fn lease(rig: &dyn StoreRig, of: Partition) -> PartitionLease {
-    let mut leases = view(rig).await.partition_leases().await.expect("leases can be read");
+    let mut leases = view(rig).await.outbox_view().partition_leases().await.expect("leases can be read");
     leases.remove(usize::from(of.number()))
 }
 
 async fn take(rig: &dyn StoreRig, owner: &str, of: Partition) -> PartitionHold {
     let seen = lease(rig, of).await;
-    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay(owner), &seen, MINUTE).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay(owner), &seen, MINUTE).await));
     PartitionHold { partition: of, epoch: seen.epoch + 1 }
 }
 
 async fn now(rig: &dyn StoreRig) -> DateTime<Utc> {
-    view(rig).await.database_now().await.expect("the database knows the time")
+    view(rig).await.outbox_view().database_now().await.expect("the database knows the time")
 }
 
 async fn renew(rig: &dyn StoreRig, owner: &str, holds: &[PartitionHold]) -> Vec<PartitionHold> {
     in_unit!(rig, |unit| unit
+        .outbox()
         .renew_partitions(&relay(owner), holds, MINUTE)
         .await
         .expect("leases are renewed"))
 }
 
 async fn heartbeats(rig: &dyn StoreRig) -> Vec<(String, DateTime<Utc>)> {
-    let heartbeats = view(rig).await.heartbeats().await.expect("heartbeats can be read");
+    let heartbeats = view(rig).await.outbox_view().heartbeats().await.expect("heartbeats can be read");
     heartbeats.into_iter().map(|heartbeat| (heartbeat.relay.0, heartbeat.alive_until)).collect()
 }
 
@@ -56,7 +57,7 @@ fn end(lease: &PartitionLease) -> DateTime<Utc> {
 
 /// There are 64 rows in order from the first moment, nobody's.
 pub async fn every_partition_has_its_row_from_the_start(rig: &dyn StoreRig) {
-    let leases = view(rig).await.partition_leases().await.unwrap();
+    let leases = view(rig).await.outbox_view().partition_leases().await.unwrap();
     assert_eq!(leases.iter().map(|l| l.partition).collect::<Vec<_>>(), Partition::all().collect::<Vec<_>>());
     assert!(leases.iter().all(|lease| lease.owner.is_none() && lease.lease_until.is_none()));
 }
@@ -65,8 +66,8 @@ pub async fn every_partition_has_its_row_from_the_start(rig: &dyn StoreRig) {
 pub async fn there_are_always_as_many_rows_as_partitions(rig: &dyn StoreRig) {
     let held = take(rig, "r1", partition(40)).await;
     take(rig, "r1", partition(3)).await;
-    in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[held]).await.unwrap());
-    let leases = view(rig).await.partition_leases().await.unwrap();
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[held]).await.unwrap());
+    let leases = view(rig).await.outbox_view().partition_leases().await.unwrap();
     assert_eq!(leases.len(), usize::from(PARTITIONS));
     assert_eq!(leases.iter().map(|l| l.partition).collect::<Vec<_>>(), Partition::all().collect::<Vec<_>>());
 }
@@ -76,7 +77,7 @@ pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen = lease(rig, of).await;
     let before = now(rig).await;
-    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay("r1"), &seen, MINUTE).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay("r1"), &seen, MINUTE).await));
     let taken = lease(rig, of).await;
     assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay("r1")), seen.epoch + 1));
     ends_in_time(end(&taken), before, now(rig).await, MINUTE);
@@ -93,7 +94,9 @@ pub async fn a_partition_is_taken_only_as_it_was_seen(rig: &dyn StoreRig) {
     let renewed = lease(rig, hold.partition).await;
     for seen in [&free, &held] {
         for owner in ["r2", "r1"] {
-            in_unit!(rig, |unit| changes_none(unit.take_partition(&relay(owner), seen, MINUTE).await));
+            in_unit!(rig, |unit| changes_none(
+                unit.outbox().take_partition(&relay(owner), seen, MINUTE).await
+            ));
         }
     }
     assert_eq!(lease(rig, hold.partition).await, renewed);
@@ -102,13 +105,13 @@ pub async fn a_partition_is_taken_only_as_it_was_seen(rig: &dyn StoreRig) {
 /// Who has seen another epoch comes too late.
 pub async fn a_partition_is_taken_at_the_epoch_that_was_seen_only(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
-    in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[hold]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[hold]).await.unwrap());
     let free = lease(rig, hold.partition).await;
     for epoch in [hold.epoch - 1, hold.epoch + 1] {
         let seen = PartitionLease { epoch, ..free.clone() };
-        in_unit!(rig, |unit| changes_none(unit.take_partition(&relay("r2"), &seen, MINUTE).await));
+        in_unit!(rig, |unit| changes_none(unit.outbox().take_partition(&relay("r2"), &seen, MINUTE).await));
     }
-    in_unit!(rig, |unit| changes_one(unit.take_partition(&relay("r2"), &free, MINUTE).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay("r2"), &free, MINUTE).await));
 }
 
 /// Whether a lease has ended is for the observer to say: a partition is taken as it was seen, whichever way the database's
@@ -119,7 +122,7 @@ pub async fn a_partition_is_taken_whatever_the_databases_clock_shows(rig: &dyn S
         let seen = lease(rig, hold.partition).await;
         rig.move_database_clock(step);
         let before = now(rig).await;
-        in_unit!(rig, |unit| changes_one(unit.take_partition(&relay(owner), &seen, MINUTE).await));
+        in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay(owner), &seen, MINUTE).await));
         let taken = lease(rig, hold.partition).await;
         assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay(owner)), hold.epoch + 1));
         ends_in_time(end(&taken), before, now(rig).await, MINUTE);
@@ -131,7 +134,7 @@ pub async fn a_partition_is_taken_whatever_the_databases_clock_shows(rig: &dyn S
 pub async fn the_epoch_rises_by_one_with_each_owner(rig: &dyn StoreRig) {
     let first = take(rig, "r1", partition(7)).await;
     renew(rig, "r1", &[first]).await;
-    in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[first]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[first]).await.unwrap());
     let second = take(rig, "r2", partition(7)).await;
     let third = take(rig, "r3", partition(7)).await;
     let fourth = take(rig, "r3", partition(7)).await;
@@ -167,7 +170,7 @@ pub async fn only_ones_own_leases_are_renewed_and_told(rig: &dyn StoreRig) {
     let mine = take(rig, "r1", partition(1)).await;
     let other = take(rig, "r2", partition(2)).await;
     let returned = take(rig, "r1", partition(3)).await;
-    in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[returned]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[returned]).await.unwrap());
     let lost = take(rig, "r1", partition(4)).await;
     let old = PartitionHold { epoch: mine.epoch - 1, ..mine };
     let never = PartitionHold { partition: partition(9), epoch: 0 };
@@ -185,7 +188,7 @@ pub async fn only_ones_own_leases_are_renewed_and_told(rig: &dyn StoreRig) {
 pub async fn a_partition_given_back_is_free_at_the_same_epoch(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
     let kept = take(rig, "r1", partition(8)).await;
-    in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[hold]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[hold]).await.unwrap());
     let free =
         PartitionLease { partition: hold.partition, owner: None, epoch: hold.epoch, lease_until: None };
     assert_eq!(lease(rig, hold.partition).await, free);
@@ -200,10 +203,10 @@ pub async fn only_ones_own_leases_are_given_back(rig: &dyn StoreRig) {
     let before = lease(rig, hold.partition).await;
     let old = PartitionHold { epoch: hold.epoch - 1, ..hold };
     in_unit!(rig, |unit| {
-        unit.give_back(&relay("r1"), &[lost]).await.unwrap();
-        unit.give_back(&relay("r1"), &[hold]).await.unwrap();
-        unit.give_back(&relay("r2"), &[old]).await.unwrap();
-        unit.give_back(&relay("r2"), &[]).await.unwrap();
+        unit.outbox().give_back(&relay("r1"), &[lost]).await.unwrap();
+        unit.outbox().give_back(&relay("r1"), &[hold]).await.unwrap();
+        unit.outbox().give_back(&relay("r2"), &[old]).await.unwrap();
+        unit.outbox().give_back(&relay("r2"), &[]).await.unwrap();
     });
     assert_eq!(lease(rig, hold.partition).await, before);
 }
@@ -211,14 +214,14 @@ pub async fn only_ones_own_leases_are_given_back(rig: &dyn StoreRig) {
 /// A dropped unit takes, renews and gives back nothing.
 pub async fn a_dropped_unit_leaves_leases_as_they_were(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
-    let before = view(rig).await.partition_leases().await.unwrap();
+    let before = view(rig).await.outbox_view().partition_leases().await.unwrap();
     let mut unit = begin(rig).await;
     let free = &before[usize::from(partition(8).number())];
-    changes_one(unit.take_partition(&relay("r2"), free, MINUTE).await);
-    unit.give_back(&relay("r1"), &[hold]).await.unwrap();
-    unit.heartbeat(&relay("r2"), MINUTE).await.unwrap();
+    changes_one(unit.outbox().take_partition(&relay("r2"), free, MINUTE).await);
+    unit.outbox().give_back(&relay("r1"), &[hold]).await.unwrap();
+    unit.outbox().heartbeat(&relay("r2"), MINUTE).await.unwrap();
     drop(unit);
-    assert_eq!(view(rig).await.partition_leases().await.unwrap(), before);
+    assert_eq!(view(rig).await.outbox_view().partition_leases().await.unwrap(), before);
     assert_eq!(relays(rig).await, [""; 0]);
 }
 
@@ -230,7 +233,7 @@ pub async fn the_databases_clock_moves_by_what_it_is_moved(rig: &dyn StoreRig) {
     rig.move_database_clock(TimeDelta::minutes(10));
     let moved = now(rig).await - second;
     assert!(moved >= TimeDelta::minutes(10) && moved < TimeDelta::minutes(11), "moved by {moved}");
-    let in_a_unit = in_unit!(rig, |unit| unit.database_now().await.unwrap());
+    let in_a_unit = in_unit!(rig, |unit| unit.outbox().database_now().await.unwrap());
     assert!(in_a_unit >= second + TimeDelta::minutes(10));
 }
 
@@ -239,14 +242,14 @@ pub async fn the_databases_clock_moves_by_what_it_is_moved(rig: &dyn StoreRig) {
 pub async fn a_heartbeat_counts_from_now(rig: &dyn StoreRig) {
     assert_eq!(relays(rig).await, [""; 0]);
     in_unit!(rig, |unit| {
-        unit.heartbeat(&relay("r2"), 5 * MINUTE).await.unwrap();
-        unit.heartbeat(&relay("r1"), MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&relay("r2"), 5 * MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap();
     });
     let other = heartbeats(rig).await.remove(1);
     for step in [TimeDelta::seconds(50), TimeDelta::minutes(-5), TimeDelta::minutes(10)] {
         rig.move_database_clock(step);
         let before = now(rig).await;
-        in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
+        in_unit!(rig, |unit| unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap());
         let seen = heartbeats(rig).await;
         assert_eq!(relays(rig).await, ["r1", "r2"]);
         ends_in_time(seen[0].1, before, now(rig).await, MINUTE);
@@ -257,13 +260,13 @@ pub async fn a_heartbeat_counts_from_now(rig: &dyn StoreRig) {
 /// A relay that ends is forgotten at once; another is not.
 pub async fn a_relay_that_ends_is_forgotten(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
-        unit.heartbeat(&relay("r1"), MINUTE).await.unwrap();
-        unit.heartbeat(&relay("r2"), MINUTE).await.unwrap();
-        unit.heartbeat(&relay("R1"), MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&relay("r2"), MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&relay("R1"), MINUTE).await.unwrap();
     });
     in_unit!(rig, |unit| {
-        unit.forget_relay(&relay("r1")).await.unwrap();
-        unit.forget_relay(&relay("never-seen")).await.unwrap();
+        unit.outbox().forget_relay(&relay("r1")).await.unwrap();
+        unit.outbox().forget_relay(&relay("never-seen")).await.unwrap();
     });
     assert_eq!(relays(rig).await, ["R1", "r2"], "relays are compared byte by byte");
 }
@@ -271,8 +274,8 @@ pub async fn a_relay_that_ends_is_forgotten(rig: &dyn StoreRig) {
 /// A process that knows it is alone forgets every relay and frees every partition at once, epochs unchanged.
 pub async fn ending_all_leases_frees_every_partition(rig: &dyn StoreRig) {
     let hold = take(rig, "r1", partition(7)).await;
-    in_unit!(rig, |unit| unit.heartbeat(&relay("r1"), MINUTE).await.unwrap());
-    in_unit!(rig, |unit| unit.end_all_leases().await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().end_all_leases().await.unwrap());
     assert_eq!(relays(rig).await, [""; 0]);
     let free =
         PartitionLease { partition: hold.partition, owner: None, epoch: hold.epoch, lease_until: None };
@@ -292,12 +295,17 @@ pub async fn ending_all_leases_ends_those_of_events_in_processing(rig: &dyn Stor
         ..consumption("inventory", &event(id, 7, 1))
     };
     let rows: Vec<_> = ConsumeStatus::ALL.iter().map(|status| row(status.as_str(), *status)).collect();
-    in_unit!(rig, |unit| unit.record(&rows).await.unwrap());
-    in_unit!(rig, |unit| unit.end_all_leases().await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().record(&rows).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().end_all_leases().await.unwrap());
     let soon = now(rig).await.max(database_now) + TimeDelta::seconds(1);
-    let left =
-        view(rig).await.leftovers("inventory", database_now - TimeDelta::seconds(1), soon, 10).await.unwrap();
+    let left = view(rig)
+        .await
+        .outbox_view()
+        .leftovers("inventory", database_now - TimeDelta::seconds(1), soon, 10)
+        .await
+        .unwrap();
     assert_eq!(left.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["PROCESSING"]);
-    let record = view(rig).await.consumption("inventory", &rows[0].event_id).await.unwrap().unwrap();
+    let record =
+        view(rig).await.outbox_view().consumption("inventory", &rows[0].event_id).await.unwrap().unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Processing, 1), "the attempt stays counted");
 }

@@ -18,7 +18,7 @@ fn moved(from: &Consumption, status: ConsumeStatus) -> Consumption {
 
 async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<Consumed> {
     let ids: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
-    view(rig).await.consumed_of(&ids).await.expect("the log can be read")
+    view(rig).await.outbox_view().consumed_of(&ids).await.expect("the log can be read")
 }
 
 fn names(rows: Vec<Consumed>) -> Vec<String> {
@@ -32,7 +32,12 @@ async fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (Vec<String>, Option<i64>) {
-    let page = view(rig).await.consumed_page(filter, before, limit).await.expect("the log can be read");
+    let page = view(rig)
+        .await
+        .outbox_view()
+        .consumed_page(filter, before, limit)
+        .await
+        .expect("the log can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (names(page.into_iter().map(|row| row.effect).collect()), next)
@@ -65,7 +70,8 @@ pub async fn rows_of_the_log_are_shown_whole(rig: &dyn StoreRig) {
         ..moved(&first, ConsumeStatus::Processing)
     };
     record(rig, std::slice::from_ref(&now)).await;
-    let page = view(rig).await.consumed_page(&ConsumedFilter::default(), None, 10).await.unwrap();
+    let page =
+        view(rig).await.outbox_view().consumed_page(&ConsumedFilter::default(), None, 10).await.unwrap();
     let page: Vec<_> = page.into_iter().map(|row| row.effect).collect();
     assert_eq!(page, [as_consumed(&bare), as_consumed(&now)]);
 }
@@ -161,7 +167,8 @@ pub async fn pages_of_the_log_can_be_of_each_status(rig: &dyn StoreRig) {
 }
 
 async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> Vec<(String, ConsumeStatus, u64)> {
-    let counts = view(rig).await.consume_counts(of.map(tenant)).await.expect("the log can be counted");
+    let counts =
+        view(rig).await.outbox_view().consume_counts(of.map(tenant)).await.expect("the log can be counted");
     counts.into_iter().map(|ConsumeCount { consumer, status, events }| (consumer, status, events)).collect()
 }
 

@@ -8,17 +8,19 @@ use super::{StoreRig, begin, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, confirmed, event, event_id, later, of_type, relay, start, tenant, to_failed};
 
 pub(super) async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
-    in_unit!(rig, |unit| unit.append(events).await.expect("events are appended"));
+    in_unit!(rig, |unit| unit.outbox().append(events).await.expect("events are appended"));
 }
 
 pub(super) async fn row(rig: &dyn StoreRig, id: &str) -> OutboxRow {
-    let mut rows = view(rig).await.outbox_by_event(&[event_id(id)]).await.expect("rows can be read");
+    let mut rows =
+        view(rig).await.outbox_view().outbox_by_event(&[event_id(id)]).await.expect("rows can be read");
     assert_eq!(rows.len(), 1, "there is one row of {id}");
     rows.remove(0)
 }
 
 async fn page(rig: &dyn StoreRig, filter: &OutboxFilter) -> Vec<String> {
-    let rows = view(rig).await.outbox_page(filter, None, 100).await.expect("a page can be read");
+    let rows =
+        view(rig).await.outbox_view().outbox_page(filter, None, 100).await.expect("a page can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -100,8 +102,8 @@ pub async fn a_payload_comes_back_byte_for_byte(rig: &dyn StoreRig) {
 pub async fn rows_get_growing_ids_in_the_order_given(rig: &dyn StoreRig) {
     append(rig, &[event("c", 3, 1), event("a", 1, 1), event("b", 2, 1)]).await;
     in_unit!(rig, |unit| {
-        unit.append(&[event("z", 1, 2)]).await.unwrap();
-        unit.append(&[event("y", 1, 3)]).await.unwrap();
+        unit.outbox().append(&[event("z", 1, 2)]).await.unwrap();
+        unit.outbox().append(&[event("y", 1, 3)]).await.unwrap();
     });
     assert_eq!(page(rig, &OutboxFilter::default()).await, ["y", "z", "b", "a", "c"]);
 }
@@ -109,11 +111,11 @@ pub async fn rows_get_growing_ids_in_the_order_given(rig: &dyn StoreRig) {
 /// Nothing to append, settle or look up is no error.
 pub async fn nothing_to_do_is_no_error(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
-        unit.append(&[]).await.unwrap();
-        assert_eq!(unit.mark_sent(&[], start()).await.unwrap(), 0);
-        assert_eq!(unit.mark_failed(&[], start()).await.unwrap(), 0);
-        assert_eq!(unit.outbox_by_event(&[]).await.unwrap(), []);
-        assert!(unit.fence(&relay("r"), &[]).await.unwrap().is_empty());
+        unit.outbox().append(&[]).await.unwrap();
+        assert_eq!(unit.outbox().mark_sent(&[], start()).await.unwrap(), 0);
+        assert_eq!(unit.outbox().mark_failed(&[], start()).await.unwrap(), 0);
+        assert_eq!(unit.outbox().outbox_by_event(&[]).await.unwrap(), []);
+        assert!(unit.outbox().fence(&relay("r"), &[]).await.unwrap().is_empty());
     });
 }
 
@@ -123,9 +125,9 @@ pub async fn a_great_batch_is_handled_whole(rig: &dyn StoreRig) {
     let events: Vec<_> = ids.iter().enumerate().map(|(n, id)| event(id, 1, n as i64 + 1)).collect();
     append(rig, &events).await;
     let wanted: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
-    assert_eq!(view(rig).await.outbox_by_event(&wanted).await.unwrap().len(), 1000);
+    assert_eq!(view(rig).await.outbox_view().outbox_by_event(&wanted).await.unwrap().len(), 1000);
     let proofs: Vec<_> = ids.iter().map(|id| confirmed(id)).collect();
-    assert_eq!(in_unit!(rig, |unit| unit.mark_sent(&refs(&proofs), start()).await.unwrap()), 1000);
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_sent(&refs(&proofs), start()).await.unwrap()), 1000);
 }
 
 /// A taken event id is a conflict: of an earlier commit, of another tenant, or within one batch.
@@ -134,9 +136,9 @@ pub async fn a_taken_event_id_is_a_conflict(rig: &dyn StoreRig) {
     let stranger = AggregateRef { tenant: tenant(2), ..event("x", 8, 1).aggregate };
     let again = [event("e", 7, 1), event("e", 9, 4), NewEvent { aggregate: stranger, ..event("e", 8, 1) }];
     for taken in again {
-        is_conflict(begin(rig).await.append(&[event("fresh", 9, 1), taken]).await);
+        is_conflict(begin(rig).await.outbox().append(&[event("fresh", 9, 1), taken]).await);
     }
-    is_conflict(begin(rig).await.append(&[event("twin", 7, 2), event("twin", 7, 3)]).await);
+    is_conflict(begin(rig).await.outbox().append(&[event("twin", 7, 2), event("twin", 7, 3)]).await);
     assert_eq!(page(rig, &OutboxFilter::default()).await, ["e"], "what came with it is gone as well");
 }
 
@@ -144,10 +146,16 @@ pub async fn a_taken_event_id_is_a_conflict(rig: &dyn StoreRig) {
 pub async fn event_ids_are_compared_byte_by_byte(rig: &dyn StoreRig) {
     append(rig, &[event("Key-A", 7, 1), event("key-a", 7, 2), event("KEY-A", 7, 3)]).await;
     assert_eq!(row(rig, "key-a").await.aggregate_seq, 2);
-    in_unit!(rig, |unit| assert_eq!(unit.mark_sent(&[&confirmed("Key-A")], start()).await.unwrap(), 1));
+    in_unit!(rig, |unit| assert_eq!(
+        unit.outbox().mark_sent(&[&confirmed("Key-A")], start()).await.unwrap(),
+        1
+    ));
     assert_eq!(row(rig, "Key-A").await.status, OutboxStatus::Sent);
     assert_eq!(row(rig, "key-a").await.status, OutboxStatus::New);
-    in_unit!(rig, |unit| assert_eq!(unit.mark_failed(&[to_failed("key-a")], start()).await.unwrap(), 1));
+    in_unit!(rig, |unit| assert_eq!(
+        unit.outbox().mark_failed(&[to_failed("key-a")], start()).await.unwrap(),
+        1
+    ));
     assert_eq!(row(rig, "KEY-A").await.status, OutboxStatus::New);
 }
 
@@ -166,6 +174,7 @@ pub async fn rows_are_found_by_their_events_and_missing_ones_left_out(rig: &dyn 
     let wanted = [event_id("c"), event_id("missing"), event_id("a")];
     let mut found: Vec<String> = view(rig)
         .await
+        .outbox_view()
         .outbox_by_event(&wanted)
         .await
         .unwrap()
@@ -182,7 +191,8 @@ pub async fn pages_run_from_the_greatest_id_down(rig: &dyn StoreRig) {
     let mut seen: Vec<String> = Vec::new();
     let mut before = None;
     for expected in [2, 2, 1, 0] {
-        let rows = view(rig).await.outbox_page(&OutboxFilter::default(), before, 2).await.unwrap();
+        let rows =
+            view(rig).await.outbox_view().outbox_page(&OutboxFilter::default(), before, 2).await.unwrap();
         assert_eq!(rows.len(), expected);
         before = rows.last().map(|row| row.id).or(before);
         seen.extend(rows.into_iter().map(|row| String::from(row.event_id)));
@@ -195,13 +205,13 @@ pub async fn rows_above_a_bound_run_from_the_smallest_id_up(rig: &dyn StoreRig) 
     append(rig, &["a", "b", "c", "d", "e"].map(|id| event(id, 1, 1))).await;
     in_unit!(rig, |unit| {
         let sent = ["b", "d", "e"].map(confirmed);
-        unit.mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await.unwrap();
+        unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await.unwrap();
     });
     let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
     for (filter, expected) in [(OutboxFilter::default(), "abcde"), (sent, "bde")] {
         let (mut seen, mut after) = (String::new(), None);
         loop {
-            let rows = view(rig).await.outbox_after(&filter, after, 2).await.unwrap();
+            let rows = view(rig).await.outbox_view().outbox_after(&filter, after, 2).await.unwrap();
             assert!(rows.len() <= 2, "{rows:?}");
             let Some(last) = rows.last() else { break };
             after = Some(last.id);
@@ -225,7 +235,7 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
         ],
     )
     .await;
-    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("other")], start()).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("other")], start()).await.unwrap());
     let any = OutboxFilter::default();
     let by = |change: &dyn Fn(&mut OutboxFilter)| {
         let mut filter = any.clone();

@@ -12,16 +12,16 @@ use crate::samples::{
 use OnFailed::{Continue, Hold};
 
 async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
-    in_unit!(rig, |unit| unit.append(events).await.expect("events are appended"));
+    in_unit!(rig, |unit| unit.outbox().append(events).await.expect("events are appended"));
 }
 
 async fn retry(rig: &dyn StoreRig, id: &str, due: Option<DateTime<Utc>>) {
-    let moved = in_unit!(rig, |unit| unit.mark_failed(&[to_retry(id, due)], start()).await.unwrap());
+    let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry(id, due)], start()).await.unwrap());
     assert_eq!(moved, 1, "{id} waits for its retry");
 }
 
 async fn fail(rig: &dyn StoreRig, id: &str) {
-    let moved = in_unit!(rig, |unit| unit.mark_failed(&[to_failed(id)], start()).await.unwrap());
+    let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_failed(id)], start()).await.unwrap());
     assert_eq!(moved, 1, "{id} is given up");
 }
 
@@ -34,6 +34,7 @@ async fn due_of(
 ) -> Vec<String> {
     let rows = view(rig)
         .await
+        .outbox_view()
         .outbox_due(&DueQuery { partitions: set, on_failed: mode, limit, ..due_at(now) })
         .await
         .expect("what is due can be read");
@@ -49,7 +50,7 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 async fn next_due(rig: &dyn StoreRig, set: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    view(rig).await.outbox_next_due(set, now).await.expect("when the next is due can be read")
+    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("when the next is due can be read")
 }
 
 /// New rows are due at once, smallest id first.
@@ -63,7 +64,11 @@ pub async fn new_rows_are_due_in_the_order_of_their_ids(rig: &dyn StoreRig) {
 pub async fn no_more_rows_come_than_the_limit_says(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["a", "b"]);
-    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("a"), &confirmed("b")], start()).await.unwrap());
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .mark_sent(&[&confirmed("a"), &confirmed("b")], start())
+        .await
+        .unwrap());
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["c"]);
 }
 
@@ -116,7 +121,7 @@ pub async fn a_retry_without_a_time_is_due_at_once(rig: &dyn StoreRig) {
 /// What is settled never comes again.
 pub async fn sent_and_failed_rows_are_never_due(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 1, 1), event("failed", 2, 1), event("new", 3, 1)]).await;
-    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("sent")], start()).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("sent")], start()).await.unwrap());
     fail(rig, "failed").await;
     assert_eq!(due(rig, later(1_000_000)).await, ["new"]);
     assert_eq!(due_of(rig, PartitionSet::ALL, later(1_000_000), Hold, 100).await, ["new"]);
@@ -217,7 +222,7 @@ pub async fn which_types_are_unordered_is_asked_for(rig: &dyn StoreRig) {
     let due = async |names: &[&str], on_failed: OnFailed| {
         let unordered = names.iter().copied().collect();
         let query = DueQuery { unordered, on_failed, ..due_at(start()) };
-        let rows = view(rig).await.outbox_due(&query).await.expect("what is due can be read");
+        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("what is due can be read");
         rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>()
     };
     assert_eq!(due(&[], Continue).await, [""; 0], "HELLO waits, and the others behind it");
@@ -274,7 +279,8 @@ pub async fn no_limit_separates_a_row_from_its_earlier_due_ones(rig: &dyn StoreR
         plan.iter().map(|(order, seq)| event(&format!("{order}-{seq}"), *order, *seq)).collect();
     append(rig, &events).await;
     for limit in 1..=10 {
-        let rows = view(rig).await.outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
+        let rows =
+            view(rig).await.outbox_view().outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
         assert!(!rows.is_empty(), "all ten are due, so some come at a limit of {limit}");
         assert!(rows.len() <= limit as usize, "{} rows came at a limit of {limit}", rows.len());
         for aggregate in 1..=4 {
@@ -304,12 +310,12 @@ pub async fn rows_that_are_held_back_do_not_count_against_the_limit(rig: &dyn St
         .collect();
     append(rig, &blocked).await;
     let waiting: Vec<_> = (1..=40).map(|n| to_retry(&format!("head{n}"), Some(later(5)))).collect();
-    in_unit!(rig, |unit| unit.mark_failed(&waiting, start()).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&waiting, start()).await.unwrap());
     append(rig, &[event("free1", 50, 1), event("free2", 51, 1), event("free3", 51, 2)]).await;
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["free1", "free2"]);
 
     let given_up: Vec<_> = (1..=40).map(|n| to_failed(&format!("head{n}"))).collect();
-    in_unit!(rig, |unit| unit.mark_failed(&given_up, start()).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&given_up, start()).await.unwrap());
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Hold, 2).await, ["free1", "free2"]);
 }
 
@@ -317,8 +323,8 @@ pub async fn rows_that_are_held_back_do_not_count_against_the_limit(rig: &dyn St
 pub async fn a_unit_sees_its_own_marks_in_what_is_due(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[&confirmed("a1")], start()).await.unwrap();
-        let rows = unit.outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("a1")], start()).await.unwrap();
+        let rows = unit.outbox().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
         assert_eq!(rows.iter().map(|row| &row.event_id).collect::<Vec<_>>(), [&event_id("a2")]);
     });
 }
@@ -345,7 +351,7 @@ pub async fn the_next_due_time_counts_pending_rows_of_the_partitions_only(rig: &
     let others: PartitionSet = [partition(2), partition(3)].into_iter().collect();
     assert_eq!(next_due(rig, others, start()).await, Some(later(6)));
     assert_eq!(next_due(rig, PartitionSet::EMPTY, start()).await, None);
-    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("a")], start()).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("a")], start()).await.unwrap());
     fail(rig, "b").await;
     assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, Some(later(7)));
 }

@@ -8,7 +8,7 @@ use super::{StoreRig, in_unit, view};
 use crate::samples::{aggregate, confirmed, event, later, of_type, start, tenant, to_failed, to_retry};
 
 async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
-    let rows = view(rig).await.outbox_about(aggregates).await.expect("rows can be read");
+    let rows = view(rig).await.outbox_view().outbox_about(aggregates).await.expect("rows can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -30,8 +30,8 @@ pub async fn rows_about_aggregates_come_by_aggregate_sequence_and_id(rig: &dyn S
     )
     .await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[&confirmed("first")], start()).await.unwrap();
-        unit.mark_failed(&[to_failed("second")], start()).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("first")], start()).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("second")], start()).await.unwrap();
     });
     let of_seven = ["first", "first-too", "second", "third"];
     assert_eq!(about(rig, &[aggregate(7)]).await, of_seven);
@@ -50,7 +50,7 @@ pub async fn rows_about_a_great_many_aggregates_come_whole(rig: &dyn StoreRig) {
 }
 
 async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> OutboxCounts {
-    view(rig).await.outbox_counts(of.map(tenant)).await.expect("rows can be counted")
+    view(rig).await.outbox_view().outbox_counts(of.map(tenant)).await.expect("rows can be counted")
 }
 
 /// Rows are counted by status, and the oldest of what is pending is told by when it happened.
@@ -69,14 +69,14 @@ pub async fn rows_are_counted_by_status(rig: &dyn StoreRig) {
     append(rig, &events).await;
     in_unit!(rig, |unit| {
         let proofs = ["sent", "sent-too", "third-sent"].map(confirmed);
-        unit.mark_sent(&proofs.iter().collect::<Vec<_>>(), later(10)).await.unwrap();
-        unit.mark_failed(&[to_failed("failed"), to_retry("retry", None)], later(10)).await.unwrap();
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(10)).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed"), to_retry("retry", None)], later(10)).await.unwrap();
     });
     let expected = OutboxCounts { new: 2, retry: 1, sent: 3, failed: 1, oldest_pending: Some(later(5)) };
     assert_eq!(counted(rig, None).await, expected);
     in_unit!(rig, |unit| {
         let proofs = ["new", "retry", "new-too"].map(confirmed);
-        unit.mark_sent(&proofs.iter().collect::<Vec<_>>(), later(11)).await.unwrap();
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(11)).await.unwrap();
     });
     let expected = OutboxCounts { new: 0, retry: 0, sent: 6, failed: 1, oldest_pending: None };
     assert_eq!(counted(rig, None).await, expected);

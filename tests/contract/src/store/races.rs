@@ -178,9 +178,10 @@ pub async fn of_payments_started_at_once_for_one_order_one_is(rig: &dyn StoreRig
 /// One event id appended many times at once is one row.
 pub async fn of_units_that_append_one_event_exactly_one_does(rig: &dyn StoreRig) {
     let outcomes =
-        race(rig, |unit, n| Box::pin(async move { unit.append(&[event("e", n as i64, 1)]).await })).await;
+        race(rig, |unit, n| Box::pin(async move { unit.outbox().append(&[event("e", n as i64, 1)]).await }))
+            .await;
     let winner = one_succeeded(outcomes);
-    let rows = view(rig).await.outbox_by_event(&[event_id("e")]).await.unwrap();
+    let rows = view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.aggregate.id).collect::<Vec<_>>(), [winner as i64]);
 }
 
@@ -189,7 +190,7 @@ pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn S
     let outcomes = race(rig, |unit, n| {
         Box::pin(async move {
             unit.open_shipments(&[task_of(n)]).await?;
-            unit.record(&[consumption("inventory", &event("e", 7, 1))]).await
+            unit.outbox().record(&[consumption("inventory", &event("e", 7, 1))]).await
         })
     })
     .await;
@@ -210,7 +211,7 @@ async fn tasks(rig: &dyn StoreRig) -> usize {
 /// One event that eight workers try again at once takes effect once.
 pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn StoreRig) {
     let failed = Consumption { status: ConsumeStatus::Failed, ..consumption("inventory", &event("e", 7, 1)) };
-    in_unit!(rig, |unit| unit.record(&[failed]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().record(&[failed]).await.unwrap());
     let outcomes = race(rig, |unit, n| {
         Box::pin(async move {
             let again = Consumption {
@@ -219,7 +220,7 @@ pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn Stor
                 ..consumption("inventory", &event("e", 7, 1))
             };
             unit.open_shipments(&[task_of(n)]).await?;
-            unit.record(&[again]).await
+            unit.outbox().record(&[again]).await
         })
     })
     .await;
@@ -229,9 +230,11 @@ pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn Stor
 
 /// One row confirmed many times at once is counted once.
 pub async fn of_units_that_settle_one_row_exactly_one_does(rig: &dyn StoreRig) {
-    in_unit!(rig, |unit| unit.append(&[event("e", 7, 1)]).await.unwrap());
-    let outcomes =
-        race(rig, |unit, _| Box::pin(async move { unit.mark_sent(&[&confirmed("e")], start()).await })).await;
+    in_unit!(rig, |unit| unit.outbox().append(&[event("e", 7, 1)]).await.unwrap());
+    let outcomes = race(rig, |unit, _| {
+        Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
+    })
+    .await;
     let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).sum();
     assert_eq!(moved, 1);
 }
@@ -239,15 +242,17 @@ pub async fn of_units_that_settle_one_row_exactly_one_does(rig: &dyn StoreRig) {
 /// A free partition that eight relays take at once is one relay's, one epoch later.
 pub async fn of_relays_that_take_one_partition_exactly_one_does(rig: &dyn StoreRig) {
     let of = partition(7);
-    let seen = view(rig).await.partition_leases().await.unwrap().remove(usize::from(of.number()));
+    let seen =
+        view(rig).await.outbox_view().partition_leases().await.unwrap().remove(usize::from(of.number()));
     let free = seen.clone();
     let outcomes = race(rig, move |unit, n| {
         let free = free.clone();
-        Box::pin(async move { unit.take_partition(&relay(&format!("r{n}")), &free, 60_000).await })
+        Box::pin(async move { unit.outbox().take_partition(&relay(&format!("r{n}")), &free, 60_000).await })
     })
     .await;
     let winner = one_changed(outcomes);
-    let lease = view(rig).await.partition_leases().await.unwrap().remove(usize::from(of.number()));
+    let lease =
+        view(rig).await.outbox_view().partition_leases().await.unwrap().remove(usize::from(of.number()));
     assert_eq!((lease.owner, lease.epoch), (Some(relay(&format!("r{winner}"))), seen.epoch + 1));
 }
 
@@ -255,15 +260,15 @@ pub async fn of_relays_that_take_one_partition_exactly_one_does(rig: &dyn StoreR
 pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dyn StoreRig) {
     let of = partition(7);
     let index = usize::from(of.number());
-    let free = view(rig).await.partition_leases().await.unwrap().remove(index);
+    let free = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
     in_unit!(rig, |unit| {
-        changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
-        unit.append(&[event("e", 7, 1)]).await.unwrap();
+        changes_one(unit.outbox().take_partition(&relay("r1"), &free, 60_000).await);
+        unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
     });
-    let held = view(rig).await.partition_leases().await.unwrap().remove(index);
+    let held = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
     let hold = PartitionHold { partition: of, epoch: held.epoch };
     let mut settling = begin(rig).await;
-    assert!(settling.fence(&relay("r1"), &[hold]).await.unwrap().contains(of));
+    assert!(settling.outbox().fence(&relay("r1"), &[hold]).await.unwrap().contains(of));
 
     let (store, (started, starts)) = (rig.store(), oneshot::channel());
     let taker = tokio::spawn(async move {
@@ -271,7 +276,7 @@ pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dy
         loop {
             let work = async {
                 let mut unit = store.begin().await?;
-                let taken = unit.take_partition(&relay("r2"), &held, 60_000).await?;
+                let taken = unit.outbox().take_partition(&relay("r2"), &held, 60_000).await?;
                 unit.commit().await?;
                 Ok(taken)
             };
@@ -283,12 +288,14 @@ pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dy
     });
     starts.await.unwrap();
     for _ in 0..20 {
-        let leases =
-            within("reading beside the settlement", async { view(rig).await.partition_leases().await }).await;
+        let leases = within("reading beside the settlement", async {
+            view(rig).await.outbox_view().partition_leases().await
+        })
+        .await;
         assert_eq!(leases.unwrap()[index].owner, Some(relay("r1")), "taken in the middle of a settlement");
         tokio::task::yield_now().await;
     }
-    assert_eq!(settling.mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
+    assert_eq!(settling.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
     commit(settling).await;
     let taken = tokio::time::timeout(PATIENCE, taker).await.expect("then it can be taken").unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
@@ -301,11 +308,11 @@ pub async fn units_that_write_different_rows_all_succeed(rig: &dyn StoreRig) {
             let id = n as i64 + 1;
             unit.insert_product(&product(id)).await?;
             unit.insert_order(&order(id)).await?;
-            unit.append(&[event(&format!("e{n}"), id, 1)]).await
+            unit.outbox().append(&[event(&format!("e{n}"), id, 1)]).await
         })
     })
     .await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    let page = view(rig).await.outbox_page(&Default::default(), None, 100).await.unwrap();
+    let page = view(rig).await.outbox_view().outbox_page(&Default::default(), None, 100).await.unwrap();
     assert_eq!(page.len(), RACERS);
 }

@@ -11,8 +11,13 @@ use crate::samples::{AWKWARD, confirmed, event, later, partition, relay, start, 
 /// A confirm moves a row to `SENT` and says when.
 pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("left", 9, 1)]).await;
-    in_unit!(rig, |unit| unit.mark_failed(&[to_retry("retry", Some(later(5)))], start()).await.unwrap());
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .mark_failed(&[to_retry("retry", Some(later(5)))], start())
+        .await
+        .unwrap());
     let moved = in_unit!(rig, |unit| unit
+        .outbox()
         .mark_sent(&[&confirmed("new"), &confirmed("retry")], later(2))
         .await
         .unwrap());
@@ -31,12 +36,12 @@ pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
 pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
-        unit.mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
     });
     let before = [row(rig, "sent").await, row(rig, "failed").await];
     let proofs = ["sent", "failed", "missing", "new"].map(confirmed);
-    assert_eq!(in_unit!(rig, |unit| unit.mark_sent(&refs(&proofs), later(2)).await.unwrap()), 1);
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_sent(&refs(&proofs), later(2)).await.unwrap()), 1);
     assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
 }
 
@@ -47,7 +52,7 @@ pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
         FailedPublish { error: format!("消息发送失败: {AWKWARD}"), ..to_retry("a", Some(later(5))) };
     let last = to_failed("b");
     let both = [first.clone(), last.clone()];
-    assert_eq!(in_unit!(rig, |unit| unit.mark_failed(&both, later(1)).await.unwrap()), 2);
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&both, later(1)).await.unwrap()), 2);
     for written in both {
         let row = row(rig, written.event_id.as_str()).await;
         assert_eq!((row.status, row.retry_count), (written.status, written.retry_count));
@@ -55,7 +60,7 @@ pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
         assert_eq!((row.update_time, row.sent_time), (later(1), None));
     }
     let third = FailedPublish { retry_count: 2, next_retry_time: None, ..first };
-    assert_eq!(in_unit!(rig, |unit| unit.mark_failed(&[third], later(6)).await.unwrap()), 1);
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&[third], later(6)).await.unwrap()), 1);
     let row = row(rig, "a").await;
     assert_eq!((row.retry_count, row.next_retry_time, row.update_time), (2, None, later(6)));
 }
@@ -64,12 +69,12 @@ pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
 pub async fn a_failure_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
-        unit.mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
-        unit.mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
     });
     let before = [row(rig, "sent").await, row(rig, "failed").await];
     let failures = ["sent", "failed", "missing", "new"].map(|id| to_retry(id, Some(later(9))));
-    assert_eq!(in_unit!(rig, |unit| unit.mark_failed(&failures, later(2)).await.unwrap()), 1);
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&failures, later(2)).await.unwrap()), 1);
     assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
 }
 
@@ -77,8 +82,8 @@ pub async fn a_failure_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
 pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
     let written = event("e", 7, 3);
     append(rig, std::slice::from_ref(&written)).await;
-    in_unit!(rig, |unit| unit.mark_failed(&[to_retry("e", None)], later(1)).await.unwrap());
-    in_unit!(rig, |unit| unit.mark_sent(&[&confirmed("e")], later(2)).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry("e", None)], later(1)).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("e")], later(2)).await.unwrap());
     let seen = row(rig, "e").await;
     let expected = as_new(&written, &seen);
     assert_eq!(
@@ -97,14 +102,14 @@ pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
 async fn take(rig: &dyn StoreRig, owner: &str, number: i64) -> PartitionHold {
     let partition = partition(number);
     in_unit!(rig, |unit| {
-        let seen = unit.partition_leases().await.unwrap().remove(usize::from(partition.number()));
-        changes_one(unit.take_partition(&relay(owner), &seen, 60_000).await);
+        let seen = unit.outbox().partition_leases().await.unwrap().remove(usize::from(partition.number()));
+        changes_one(unit.outbox().take_partition(&relay(owner), &seen, 60_000).await);
         PartitionHold { partition, epoch: seen.epoch + 1 }
     })
 }
 
 async fn fenced(rig: &dyn StoreRig, owner: &str, holds: &[PartitionHold]) -> PartitionSet {
-    in_unit!(rig, |unit| unit.fence(&relay(owner), holds).await.expect("a fence answers"))
+    in_unit!(rig, |unit| unit.outbox().fence(&relay(owner), holds).await.expect("a fence answers"))
 }
 
 /// A hold of this owner at this epoch is good, and only those that were asked about are told.
@@ -121,7 +126,7 @@ pub async fn the_fence_refuses_what_is_not_held(rig: &dyn StoreRig) {
     let mine = take(rig, "r1", 1).await;
     let other = take(rig, "r2", 2).await;
     let returned = take(rig, "r1", 3).await;
-    in_unit!(rig, |unit| unit.give_back(&relay("r1"), &[returned]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[returned]).await.unwrap());
     let old = PartitionHold { epoch: mine.epoch - 1, ..mine };
     let future = PartitionHold { epoch: mine.epoch + 1, ..mine };
     let never = PartitionHold { partition: partition(9), epoch: 0 };

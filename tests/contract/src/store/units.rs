@@ -15,18 +15,18 @@ use crate::samples::{
 
 /// Writes one row of every kind, all of them new.
 pub(super) async fn write_everything(unit: &mut dyn UnitOfWork) {
-    let free = unit.partition_leases().await.unwrap().remove(0);
+    let free = unit.outbox().partition_leases().await.unwrap().remove(0);
     unit.insert_product(&product(1)).await.unwrap();
     unit.insert_order(&order(1)).await.unwrap();
     unit.insert_payment(&payment(1, 1)).await.unwrap();
-    unit.append(&[event("e", 1, 1)]).await.unwrap();
-    unit.record(&[consumption("inventory", &event("e", 1, 1))]).await.unwrap();
-    unit.subscribe_consumer("inventory", start()).await.unwrap();
-    unit.park(&[dead_letter("queue", "key")]).await.unwrap();
+    unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+    unit.outbox().record(&[consumption("inventory", &event("e", 1, 1))]).await.unwrap();
+    unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();
+    unit.outbox().park(&[dead_letter("queue", "key")]).await.unwrap();
     unit.change_listings(&[listing_change(1, 1, ListingChangeKind::Occupied, "e")]).await.unwrap();
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
-    unit.heartbeat(&relay("r1"), 60_000).await.unwrap();
-    changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
+    unit.outbox().heartbeat(&relay("r1"), 60_000).await.unwrap();
+    changes_one(unit.outbox().take_partition(&relay("r1"), &free, 60_000).await);
 }
 
 /// Which of those rows are seen.
@@ -36,16 +36,24 @@ async fn seen<V: View + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("product", view.product_by_id(one, product_id(1)).await.unwrap().is_some()),
         ("order", view.order_by_id(one, order(1).id).await.unwrap().is_some()),
         ("payment", view.payment_by_id(payment_id(1)).await.unwrap().is_some()),
-        ("event", !view.outbox_by_event(&[event_id("e")]).await.unwrap().is_empty()),
-        ("due", !view.outbox_due(&DueQuery { limit: 9, ..due_at(start()) }).await.unwrap().is_empty()),
-        ("consumption", view.consumption("inventory", &event_id("e")).await.unwrap().is_some()),
-        ("subscription", view.consumer_subscription("inventory").await.unwrap().is_some()),
-        ("dead letter", view.dead_letter("queue", "key").await.unwrap().is_some()),
+        ("event", !view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap().is_empty()),
+        (
+            "due",
+            !view
+                .outbox_view()
+                .outbox_due(&DueQuery { limit: 9, ..due_at(start()) })
+                .await
+                .unwrap()
+                .is_empty(),
+        ),
+        ("consumption", view.outbox_view().consumption("inventory", &event_id("e")).await.unwrap().is_some()),
+        ("subscription", view.outbox_view().consumer_subscription("inventory").await.unwrap().is_some()),
+        ("dead letter", view.outbox_view().dead_letter("queue", "key").await.unwrap().is_some()),
         ("listing change", !view.listing_changes(one, order(1).id).await.unwrap().is_empty()),
         ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
         ("shipment", !view.shipment_tasks(one, order(1).id).await.unwrap().is_empty()),
-        ("relay", !view.heartbeats().await.unwrap().is_empty()),
-        ("lease", view.partition_leases().await.unwrap()[0].owner.is_some()),
+        ("relay", !view.outbox_view().heartbeats().await.unwrap().is_empty()),
+        ("lease", view.outbox_view().partition_leases().await.unwrap()[0].owner.is_some()),
     ];
     checks.into_iter().filter_map(|(what, there)| there.then_some(what)).collect()
 }
@@ -95,16 +103,16 @@ pub async fn a_dropped_unit_undoes_its_changes_of_old_rows(rig: &dyn StoreRig) {
     let old = product(1);
     in_unit!(rig, |unit| {
         unit.insert_product(&old).await.unwrap();
-        unit.append(&[event("e", 1, 1)]).await.unwrap();
+        unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
     });
     let mut unit = begin(rig).await;
     let sold = old.apply(handover_domain::ProductAction::Occupy, later(1)).unwrap();
     changes_one(unit.advance_product(&sold).await);
-    unit.mark_sent(&[&crate::samples::confirmed("e")], later(1)).await.unwrap();
+    unit.outbox().mark_sent(&[&crate::samples::confirmed("e")], later(1)).await.unwrap();
     drop(unit);
     let mut view = view(rig).await;
     assert_eq!(view.product_by_id(old.tenant, old.id).await.unwrap(), Some(old));
-    assert_eq!(view.outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
+    assert_eq!(view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
 }
 
 /// A unit that is dropped leaves the way free for the next, again and again.
@@ -172,7 +180,7 @@ pub async fn a_view_holds_up_no_writer(rig: &dyn StoreRig) {
 pub async fn views_that_are_dropped_use_nothing_up(rig: &dyn StoreRig) {
     for _ in 0..100 {
         let mut view = view(rig).await;
-        view.partition_leases().await.unwrap();
+        view.outbox_view().partition_leases().await.unwrap();
     }
 }
 
@@ -183,7 +191,7 @@ pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
     let writer = tokio::spawn(async move {
         for n in 1..=COMMITS {
             let mut unit = store.begin().await.unwrap();
-            unit.append(&[event(&format!("e{n}"), n, 1)]).await.unwrap();
+            unit.outbox().append(&[event(&format!("e{n}"), n, 1)]).await.unwrap();
             unit.insert_product(&product(n)).await.unwrap();
             unit.insert_order(&order(n)).await.unwrap();
             unit.commit().await.unwrap();
@@ -195,7 +203,7 @@ pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
             view.product_by_id(TenantId::DEFAULT, product_id(n)).await.unwrap()?;
             let order = view.order_by_id(TenantId::DEFAULT, order(n).id).await.unwrap();
             assert!(order.is_some(), "product {n} is seen without its order");
-            let events = view.outbox_by_event(&[event_id(&format!("e{n}"))]).await.unwrap();
+            let events = view.outbox_view().outbox_by_event(&[event_id(&format!("e{n}"))]).await.unwrap();
             assert_eq!(events.len(), 1, "product {n} is seen without its event");
             Some(())
         })
@@ -244,10 +252,14 @@ pub async fn times_survive_to_the_microsecond(rig: &dyn StoreRig) {
             let product = handover_domain::Product { create_time: at, update_time: at, ..product(id) };
             unit.insert_product(&product).await.unwrap();
             assert_eq!(unit.product_by_id(TenantId::DEFAULT, product.id).await.unwrap(), Some(product));
-            unit.append(&[NewEvent { occurred_at: at, ..event(&format!("e{n}"), id, 1) }]).await.unwrap();
+            unit.outbox()
+                .append(&[NewEvent { occurred_at: at, ..event(&format!("e{n}"), id, 1) }])
+                .await
+                .unwrap();
             unit.take_id_block(IdKind::Order, 1).await.unwrap();
         });
-        let rows = view(rig).await.outbox_by_event(&[event_id(&format!("e{n}"))]).await.unwrap();
+        let rows =
+            view(rig).await.outbox_view().outbox_by_event(&[event_id(&format!("e{n}"))]).await.unwrap();
         assert_eq!(rows[0].create_time, at);
     }
 }

@@ -79,85 +79,89 @@ const DUE: [&str; 5] = [
 ];
 
 pub(super) const CASES: &[Case] = &[
-    view!("what is due", DUE, |view| view.outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
-    view!("what is due, held by failed ones", DUE, |view| view.outbox_due(&DueQuery {
+    view!("what is due", DUE, |view| view
+        .outbox_view()
+        .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
+    view!("what is due, held by failed ones", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
         on_failed: OnFailed::Hold,
         limit: 200,
         ..due_at(later(60))
     })),
     view!("when the next is due", ["idx_status_time"], |view| view
+        .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),
-    view!("rows of events", ["uk_event_id"], |view| view.outbox_by_event(&[
+    view!("rows of events", ["uk_event_id"], |view| view.outbox_view().outbox_by_event(&[
         event_id("due"),
         event_id("sent-7"),
         event_id("sent-8")
     ])),
-    view!("rows about aggregates", ["idx_aggregate"], |view| view.outbox_about(&[
+    view!("rows about aggregates", ["idx_aggregate"], |view| view.outbox_view().outbox_about(&[
         aggregate(LIVE),
         aggregate(7),
         aggregate(8)
     ])),
     view!("blocked aggregates", ["idx_outbox_failed", "idx_outbox_order", "idx_status_time"], |view| view
+        .outbox_view()
         .blocked_page(&unordered(), Some(TenantId::DEFAULT), None, 100)),
-    view!("a page of failed rows", ["idx_status_time", "idx_outbox_failed"], |view| view.outbox_page(
-        &OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() },
-        None,
-        100
-    )),
-    view!("a page of a type", ["outbox_events_pkey", "PRIMARY"], |view| view.outbox_page(
+    view!("a page of failed rows", ["idx_status_time", "idx_outbox_failed"], |view| view
+        .outbox_view()
+        .outbox_page(
+            &OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() },
+            None,
+            100
+        )),
+    view!("a page of a type", ["outbox_events_pkey", "PRIMARY"], |view| view.outbox_view().outbox_page(
         &OutboxFilter { event_type: Some("ORDER_PAID".to_owned()), ..OutboxFilter::default() },
         None,
         100
     )),
     unit!("marking as sent", ["uk_event_id"], |unit| async {
         let sent = [confirmed("sent-7"), confirmed("sent-8"), confirmed("no-such")];
-        unit.mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await
+        unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await
     }),
     unit!("marking as failed", ["uk_event_id"], |unit| unit
+        .outbox()
         .mark_failed(&[to_retry("waiting", Some(later(3_600))), to_retry("sent-8", None)], start())),
     view!("the history of events", ["idx_outbox_history"], |view| view
+        .outbox_view()
         .history_of(&[event_id("sent-7"), event_id("sent-8")])),
     unit!("redriving", ["uk_event_id"], |unit| unit
+        .outbox()
         .redrive(&[redrive("sent-9", later(3_600)), redrive("no-such", later(3_600))], start())),
-    unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit.release(
+    unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit.outbox().release(
         &aggregate(12),
         &unordered(),
         start()
     )),
-    view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.unapplied(
+    view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.outbox_view().unapplied(
         CONSUMER,
         &["ORDER_PAID", "ORDER_CANCELLED"],
         0,
         &[aggregate(LIVE), aggregate(7), aggregate(8), aggregate(9)]
     )),
-    view!("a record", ["uk_consumer_event"], |view| view.consumption(CONSUMER, &event_id("sent-7"))),
+    view!("a record", ["uk_consumer_event"], |view| view
+        .outbox_view()
+        .consumption(CONSUMER, &event_id("sent-7"))),
     unit!("recording what is known", ["uk_consumer_event"], |unit| async {
         let mut again = consumption(CONSUMER, &event("due", LIVE, 1));
         again.expected = Expected::At(ConsumeStatus::Failed, 1);
         again.status = ConsumeStatus::Failed;
         again.next_retry_time = Some(start());
-        unit.record(&[again]).await
+        unit.outbox().record(&[again]).await
     }),
-    view!("what no delivery brings back", ["idx_consume_unsettled"], |view| view.leftovers(
+    view!("what no delivery brings back", ["idx_consume_unsettled"], |view| view.outbox_view().leftovers(
         CONSUMER,
         later(60),
         later(60),
         100
     )),
-    view!("what was never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view.unseen(
-        CONSUMER,
-        &["ORDER_PAID"],
-        0,
-        later(-60),
-        later(60),
-        100
-    )),
-    view!("records of events", ["idx_consume_event", "uk_consumer_event"], |view| view.consumed_of(&[
-        event_id("sent-7"),
-        event_id("sent-8"),
-        event_id("due")
-    ])),
-    view!("a page of dead events", ["idx_consume_open"], |view| view.consumed_page(
+    view!("what was never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view
+        .outbox_view()
+        .unseen(CONSUMER, &["ORDER_PAID"], 0, later(-60), later(60), 100)),
+    view!("records of events", ["idx_consume_event", "uk_consumer_event"], |view| view
+        .outbox_view()
+        .consumed_of(&[event_id("sent-7"), event_id("sent-8"), event_id("due")])),
+    view!("a page of dead events", ["idx_consume_open"], |view| view.outbox_view().consumed_page(
         &ConsumedFilter {
             tenant: Some(TenantId::DEFAULT),
             status: Some(ConsumeStatus::Dead),
@@ -167,6 +171,7 @@ pub(super) const CASES: &[Case] = &[
         100
     )),
     view!("a page of the records of an event", ["idx_consume_event", "uk_consumer_event"], |view| view
+        .outbox_view()
         .consumed_page(
             &ConsumedFilter {
                 tenant: Some(TenantId::DEFAULT),
@@ -177,12 +182,14 @@ pub(super) const CASES: &[Case] = &[
             None,
             100
         )),
-    view!("a page of a consumer", ["event_consume_log_pkey", "PRIMARY"], |view| view.consumed_page(
-        &ConsumedFilter { consumer: Some(CONSUMER.to_owned()), ..ConsumedFilter::default() },
-        None,
-        100
-    )),
-    view!("open dead letters", ["idx_dead_letters_undecided"], |view| view.dead_letters_page(
+    view!("a page of a consumer", ["event_consume_log_pkey", "PRIMARY"], |view| view
+        .outbox_view()
+        .consumed_page(
+            &ConsumedFilter { consumer: Some(CONSUMER.to_owned()), ..ConsumedFilter::default() },
+            None,
+            100
+        )),
+    view!("open dead letters", ["idx_dead_letters_undecided"], |view| view.outbox_view().dead_letters_page(
         &DeadLetterFilter {
             tenant: Some(TenantId::DEFAULT),
             status: Some(DeadLetterStatus::Open),
@@ -192,11 +199,13 @@ pub(super) const CASES: &[Case] = &[
         100
     )),
     view!("dead letters of keys", ["idx_dead_letters_key", "uk_dead_letter"], |view| view
+        .outbox_view()
         .dead_letters_of(&["dead".to_owned(), "sent-7".to_owned()])),
     view!("how many letters are undecided", ["idx_dead_letters_undecided"], |view| async {
-        view.undecided_dead_letters(Some(TenantId::DEFAULT)).await.map(Some)
+        view.outbox_view().undecided_dead_letters(Some(TenantId::DEFAULT)).await.map(Some)
     }),
     unit!("parking", ["uk_dead_letter", "idx_dead_letters_key"], |unit| unit
+        .outbox()
         .park(&[dead_letter("a.queue", "dead"), dead_letter("a.queue", "dead-too")])),
     view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),
     view!("orders", ["orders_pkey", "PRIMARY"], |view| view

@@ -165,15 +165,17 @@ pub(super) async fn live(store: &SqlStore) {
 async fn write_live(unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
     let (due, waiting, given_up) =
         (event("due", LIVE, 1), event("waiting", LIVE + 1, 1), event("given-up", LIVE + 2, 1));
-    unit.append(&[due.clone(), waiting, given_up, event("held", LIVE + 2, 2)]).await?;
-    unit.mark_failed(&[to_retry("waiting", Some(later(3_600))), to_failed("given-up")], later(1)).await?;
+    unit.outbox().append(&[due.clone(), waiting, given_up, event("held", LIVE + 2, 2)]).await?;
+    unit.outbox()
+        .mark_failed(&[to_retry("waiting", Some(later(3_600))), to_failed("given-up")], later(1))
+        .await?;
     let mut failed = consumption(CONSUMER, &due);
     failed.status = ConsumeStatus::Failed;
     failed.next_retry_time = Some(start());
     let mut dead = consumption(CONSUMER, &event("dead", LIVE, 2));
     dead.status = ConsumeStatus::Dead;
-    unit.record(&[failed, dead]).await?;
-    unit.park(&[dead_letter("a.queue", "dead")]).await?;
+    unit.outbox().record(&[failed, dead]).await?;
+    unit.outbox().park(&[dead_letter("a.queue", "dead")]).await?;
     unit.insert_order(&order(LIVE)).await?;
     unit.insert_refund(&refund(LIVE, LIVE)).await?;
     unit.put_holds(&[hold(LIVE, Asset::Wallet)]).await?;

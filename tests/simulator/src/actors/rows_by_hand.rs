@@ -85,7 +85,7 @@ pub(crate) async fn mislead(app: &App, faults: &Faults, tenant: TenantId) {
 async fn some_row(app: &App, faults: &Faults, tenant: TenantId) -> Option<OutboxRow> {
     let mut view = app.view().await.ok()?;
     let filter = OutboxFilter { tenant: Some(tenant), ..OutboxFilter::default() };
-    let mut rows = view.outbox_page(&filter, None, 50).await.ok()?;
+    let mut rows = view.outbox_view().outbox_page(&filter, None, 50).await.ok()?;
     drop(view);
     rows.retain(|row| {
         let is_of_order = row.aggregate.kind == AggregateType::Order.as_str();
@@ -164,10 +164,10 @@ async fn insert(app: &App, event: NewEvent) -> bool {
         Box::pin(async move {
             let [event] = events.as_ref();
             let id = std::slice::from_ref(&event.event_id);
-            if attempt.may_have_happened() && !unit.outbox_by_event(id).await?.is_empty() {
+            if attempt.may_have_happened() && !unit.outbox().outbox_by_event(id).await?.is_empty() {
                 return Ok(());
             }
-            unit.append(events.as_ref()).await
+            unit.outbox().append(events.as_ref()).await
         })
     });
     inserted.await.is_ok()

@@ -100,9 +100,10 @@ pub(crate) async fn of_the_outbox(plain: &App, faults: &Faults, store: &MemorySt
     loop {
         faults.sleep(faults.dice.millis(500..2_500)).await;
         let Ok(mut view) = store.view().await else { continue };
-        let Ok(rows) = view.outbox_page(&filter, None, 20).await else { continue };
+        let Ok(rows) = view.outbox_view().outbox_page(&filter, None, 20).await else { continue };
         for row in rows {
-            let consumed = view.consumed_of(std::slice::from_ref(&row.event_id)).await.unwrap_or_default();
+            let consumed =
+                view.outbox_view().consumed_of(std::slice::from_ref(&row.event_id)).await.unwrap_or_default();
             let applied = consumed.iter().filter(|it| it.record.status == ConsumeStatus::Success).count();
             if applied == takers && faults.strikes(Fault::RowDeleted) && store.lose_event(&row.event_id) {
                 faults.note("weather", || format!("the row of {} is deleted", row.event_id));

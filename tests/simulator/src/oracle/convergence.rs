@@ -16,7 +16,7 @@ use crate::actors::rows_by_hand::is_misleading;
 pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
-    if !evidence.store.view().await?.dead_letters_page(&discarded, None, 1).await?.is_empty() {
+    if !evidence.store.view().await?.outbox_view().dead_letters_page(&discarded, None, 1).await?.is_empty() {
         // What an operator gave up has no effect on purpose.
         return Ok(Vec::new());
     }

@@ -13,7 +13,7 @@ use crate::setting::ATTEMPTS;
 /// What an operator did once is in the audit log once.
 async fn check_audit(case: &mut Case<'_>) -> Result<(), StoreError> {
     let mut entries = BTreeSet::new();
-    for entry in case.view.audit_page(&AuditFilter::default(), None, ALL).await? {
+    for entry in case.view.outbox_view().audit_page(&AuditFilter::default(), None, ALL).await? {
         let entry = entry.effect;
         let (trace, what) = (entry.trace_id.clone(), format!("{} {}", entry.action, entry.selection));
         if !entries.insert((entry.trace_id, entry.action, entry.selection, entry.tenant)) {

@@ -43,7 +43,8 @@ pub(crate) struct Evidence {
 
 impl Evidence {
     async fn rows(&self) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut rows = self.store.view().await?.outbox_page(&OutboxFilter::default(), None, ALL).await?;
+        let mut rows =
+            self.store.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, ALL).await?;
         rows.sort_by_key(|row| row.id);
         Ok(rows)
     }
@@ -154,7 +155,8 @@ pub(crate) use money::flaws;
 
 /// How many dead letters nobody has decided on and a replay may close.
 pub(crate) async fn open_letters(store: &dyn Store) -> Result<usize, StoreError> {
-    let letters = store.view().await?.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
+    let letters =
+        store.view().await?.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let is_open = |letter: &DeadLetter| {
         let is_undecided = matches!(letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying);
         is_undecided && !letter.key.parse().is_ok_and(|event| is_misleading(&event))
@@ -258,17 +260,18 @@ async fn case<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Case<
     let held = match evidence.app.rules.on_failed {
         OnFailed::Continue => BTreeSet::new(),
         OnFailed::Hold => view
+            .outbox_view()
             .blocked_page(evidence.app.registry.unordered(), None, None, ALL)
             .await?
             .into_iter()
             .map(|held| held.effect.aggregate)
             .collect(),
     };
-    let letters = view.dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
+    let letters = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let letters = letters.into_iter().map(|it| ((it.effect.queue.clone(), it.effect.key.clone()), it.effect));
     let mut log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>> = BTreeMap::new();
     let mut lost = BTreeMap::new();
-    for it in view.consumed_page(&ConsumedFilter::default(), None, ALL).await? {
+    for it in view.outbox_view().consumed_page(&ConsumedFilter::default(), None, ALL).await? {
         let told = fact(it.effect.aggregate.id, &it.effect.event_type, "");
         lost.insert(it.effect.event_id.clone(), told);
         log.entry(it.effect.event_id).or_default().push((it.effect.consumer, it.effect.record));

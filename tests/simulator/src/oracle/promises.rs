@@ -11,7 +11,7 @@ use crate::actors::journal::{Gift, Told};
 pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
     let traces: BTreeSet<String> = case.rows.iter().filter_map(|row| row.metadata.trace_id.clone()).collect();
     let mut audited: BTreeMap<String, u64> = BTreeMap::new();
-    for entry in case.view.audit_page(&AuditFilter::default(), None, ALL).await? {
+    for entry in case.view.outbox_view().audit_page(&AuditFilter::default(), None, ALL).await? {
         *audited.entry(entry.effect.trace_id).or_insert(0) += entry.effect.changed;
     }
     for told in case.evidence.journal.told() {

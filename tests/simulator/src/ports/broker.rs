@@ -249,7 +249,7 @@ impl FaultySubscription {
                 faults.violation(format!("{consumer} acked a stray message as if it were an event"));
                 continue;
             };
-            if matches!(view.consumption(consumer, &event).await, Ok(None)) {
+            if matches!(view.outbox_view().consumption(consumer, &event).await, Ok(None)) {
                 faults.violation(format!("{consumer} acked {id} before anything was committed"));
             }
         }

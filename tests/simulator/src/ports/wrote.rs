@@ -76,7 +76,7 @@ impl Wrote {
         if self.settled.is_empty() {
             return Ok(());
         }
-        let leases = unit.partition_leases().await?;
+        let leases = unit.outbox().partition_leases().await?;
         let (relay, holds) = self.settler.take().unzip();
         for partition in &self.settled {
             let epoch =

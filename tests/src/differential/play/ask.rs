@@ -40,19 +40,22 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
         Query::Processing(t, order) => told(view.payment_in_processing(tenant(t), order_id(order)).await),
         Query::Payments(t, order) => told(view.payments_of(tenant(t), order_id(order)).await),
         Query::Due { partitions, at, on_failed, limit } => told(
-            view.outbox_due(&DueQuery {
-                partitions: set(&partitions),
-                on_failed,
-                limit,
-                ..due_at(moment(at))
-            })
-            .await
-            .map(nameless),
+            view.outbox_view()
+                .outbox_due(&DueQuery {
+                    partitions: set(&partitions),
+                    on_failed,
+                    limit,
+                    ..due_at(moment(at))
+                })
+                .await
+                .map(nameless),
         ),
-        Query::NextDue { partitions, at } => told(view.outbox_next_due(set(&partitions), moment(at)).await),
+        Query::NextDue { partitions, at } => {
+            told(view.outbox_view().outbox_next_due(set(&partitions), moment(at)).await)
+        }
         Query::ByEvent(events) => {
             let wanted: Vec<_> = events.iter().map(|id| event_id(id)).collect();
-            let rows = view.outbox_by_event(&wanted).await;
+            let rows = view.outbox_view().outbox_by_event(&wanted).await;
             told(rows.map(|mut rows| {
                 rows.sort_by_key(|row| row.id);
                 nameless(rows)
@@ -69,16 +72,23 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
             };
             told(page(view, &filter, skip, limit).await)
         }
-        Query::About(aggregates) => told(view.outbox_about(&all(&aggregates)).await.map(nameless)),
+        Query::About(aggregates) => {
+            told(view.outbox_view().outbox_about(&all(&aggregates)).await.map(nameless))
+        }
         Query::Blocked { tenant: t, skip, limit } => {
-            let all = view.blocked_page(&unordered(), None, None, 1_000).await.expect("a page can be read");
+            let all = view
+                .outbox_view()
+                .blocked_page(&unordered(), None, None, 1_000)
+                .await
+                .expect("a page can be read");
             told(
-                view.blocked_page(&unordered(), t.map(tenant), below(&all, skip), limit)
+                view.outbox_view()
+                    .blocked_page(&unordered(), t.map(tenant), below(&all, skip), limit)
                     .await
                     .map(unnumbered),
             )
         }
-        Query::OutboxCounts(t) => told(view.outbox_counts(t.map(tenant)).await),
+        Query::OutboxCounts(t) => told(view.outbox_view().outbox_counts(t.map(tenant)).await),
         Query::Consumed { tenant: t, event, consumer, status, skip, limit } => {
             let filter = ConsumedFilter {
                 tenant: t.map(tenant),
@@ -87,61 +97,76 @@ pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String
                 status,
             };
             let any = ConsumedFilter::default();
-            let all = view.consumed_page(&any, None, 1_000).await.expect("a page can be read");
-            let page = view.consumed_page(&filter, below(&all, skip), limit).await;
+            let all = view.outbox_view().consumed_page(&any, None, 1_000).await.expect("a page can be read");
+            let page = view.outbox_view().consumed_page(&filter, below(&all, skip), limit).await;
             told(page.map(|page| unnumbered(page).into_iter().map(shown).collect::<Vec<_>>()))
         }
         Query::ConsumedOf(events) => {
             let events: Vec<_> = events.into_iter().map(event_id).collect();
-            told(view.consumed_of(&events).await.map(|rows| rows.into_iter().map(shown).collect::<Vec<_>>()))
+            told(
+                view.outbox_view()
+                    .consumed_of(&events)
+                    .await
+                    .map(|rows| rows.into_iter().map(shown).collect::<Vec<_>>()),
+            )
         }
         Query::HistoryOf(events) => {
             let events: Vec<_> = events.into_iter().map(event_id).collect();
-            told(view.history_of(&events).await)
+            told(view.outbox_view().history_of(&events).await)
         }
-        Query::ConsumeCounts(t) => told(view.consume_counts(t.map(tenant)).await),
-        Query::Consumption(consumer, event) => {
-            told(view.consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)))
-        }
+        Query::ConsumeCounts(t) => told(view.outbox_view().consume_counts(t.map(tenant)).await),
+        Query::Consumption(consumer, event) => told(
+            view.outbox_view().consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)),
+        ),
         Query::Unapplied { consumer, types, skip, aggregates } => {
             let after_id = position(view, skip).await;
             let aggregates = all(&aggregates);
-            let found = view.unapplied(consumer, &types, after_id, &aggregates).await;
+            let found = view.outbox_view().unapplied(consumer, &types, after_id, &aggregates).await;
             told(found.map(|found| found.into_iter().map(plain).collect::<Vec<_>>()))
         }
         Query::Leftovers { consumer, idle_since, now, limit } => {
-            told(view.leftovers(consumer, moment(idle_since), moment(now), limit).await)
+            told(view.outbox_view().leftovers(consumer, moment(idle_since), moment(now), limit).await)
         }
         Query::Unseen { consumer, types, skip, after, until, limit } => {
             let after_id = position(view, skip).await;
-            let found = view.unseen(consumer, &types, after_id, moment(after), moment(until), limit).await;
+            let found = view
+                .outbox_view()
+                .unseen(consumer, &types, after_id, moment(after), moment(until), limit)
+                .await;
             told(found.map(nameless))
         }
         Query::Subscription(consumer) => told(subscription(view, consumer).await),
-        Query::DeadLetter(queue, key) => told(view.dead_letter(queue, key).await),
+        Query::DeadLetter(queue, key) => told(view.outbox_view().dead_letter(queue, key).await),
         Query::DeadLetters { tenant: t, queue, status, skip, limit } => {
             let queue = queue.map(str::to_owned);
             let filter = DeadLetterFilter { tenant: t.map(tenant), queue, event_type: None, status };
             let any = DeadLetterFilter::default();
-            let all = view.dead_letters_page(&any, None, 1_000).await.expect("a page can be read");
-            told(view.dead_letters_page(&filter, below(&all, skip), limit).await.map(unnumbered))
+            let all =
+                view.outbox_view().dead_letters_page(&any, None, 1_000).await.expect("a page can be read");
+            told(
+                view.outbox_view().dead_letters_page(&filter, below(&all, skip), limit).await.map(unnumbered),
+            )
         }
         Query::DeadLettersOf(keys) => {
             let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
-            told(view.dead_letters_of(&keys).await)
+            told(view.outbox_view().dead_letters_of(&keys).await)
         }
-        Query::Undecided(t) => told(view.undecided_dead_letters(t.map(tenant)).await),
+        Query::Undecided(t) => told(view.outbox_view().undecided_dead_letters(t.map(tenant)).await),
         Query::Audit { tenant: t, skip, limit } => {
-            let all =
-                view.audit_page(&AuditFilter::default(), None, 1_000).await.expect("a page can be read");
-            told(
-                view.audit_page(
-                    &AuditFilter { tenant: t.map(tenant), changes: limit % 2 == 1 },
-                    below(&all, skip),
-                    limit,
-                )
+            let all = view
+                .outbox_view()
+                .audit_page(&AuditFilter::default(), None, 1_000)
                 .await
-                .map(unnumbered),
+                .expect("a page can be read");
+            told(
+                view.outbox_view()
+                    .audit_page(
+                        &AuditFilter { tenant: t.map(tenant), changes: limit % 2 == 1 },
+                        below(&all, skip),
+                        limit,
+                    )
+                    .await
+                    .map(unnumbered),
             )
         }
         Query::ListingChanges(t, order) => told(view.listing_changes(tenant(t), order_id(order)).await),
@@ -214,9 +239,9 @@ async fn page<V: View + ?Sized>(
     skip: usize,
     limit: u32,
 ) -> Result<Vec<OutboxRow>, StoreError> {
-    let all = view.outbox_page(&OutboxFilter::default(), None, 1_000).await?;
+    let all = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1_000).await?;
     let before = skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id);
-    Ok(nameless(view.outbox_page(filter, before, limit).await?))
+    Ok(nameless(view.outbox_view().outbox_page(filter, before, limit).await?))
 }
 
 /// The id of the nth row of the outbox: engines leave different gaps.
@@ -233,27 +258,27 @@ async fn subscription<V: View + ?Sized>(
 ) -> Result<Option<ConsumerSubscription>, StoreError> {
     let ids = ids(view).await?;
     let history = |after_id: i64| ids.iter().filter(|id| **id <= after_id).count() as i64;
-    let found = view.consumer_subscription(consumer).await?;
+    let found = view.outbox_view().consumer_subscription(consumer).await?;
     Ok(found.map(|found| ConsumerSubscription { after_id: history(found.after_id), ..found }))
 }
 
 /// The ids of the outbox, ascending.
 async fn ids<V: View + ?Sized>(view: &mut V) -> Result<Vec<i64>, StoreError> {
-    let rows = view.outbox_page(&OutboxFilter::default(), None, 1_000).await?;
+    let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1_000).await?;
     Ok(rows.iter().rev().map(|row| row.id).collect())
 }
 
 /// The relays with what is left of their heartbeats, to 10 s.
 async fn relays<V: View + ?Sized>(view: &mut V) -> Result<Vec<(RelayId, i64)>, StoreError> {
-    let now = view.database_now().await?;
-    let heartbeats = view.heartbeats().await?;
+    let now = view.outbox_view().database_now().await?;
+    let heartbeats = view.outbox_view().heartbeats().await?;
     Ok(heartbeats.into_iter().map(|beat| (beat.relay, left(beat.alive_until, now))).collect())
 }
 
 /// The leases with what is left of them, to 10 s; those of partitions that nobody ever had are left out.
 async fn leases<V: View + ?Sized>(view: &mut V) -> Result<Vec<(PartitionLease, Option<i64>)>, StoreError> {
-    let now = view.database_now().await?;
-    let leases = view.partition_leases().await?.into_iter().filter(|lease| lease.epoch > 0);
+    let now = view.outbox_view().database_now().await?;
+    let leases = view.outbox_view().partition_leases().await?.into_iter().filter(|lease| lease.epoch > 0);
     Ok(leases
         .map(|lease| {
             let left = lease.lease_until.map(|until| left(until, now));

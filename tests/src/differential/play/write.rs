@@ -78,75 +78,82 @@ pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
             let settled = samples::settled(&now, status, transaction);
             told(unit.advance_payment(&Payment { tenant: tenant(t), version, ..settled }).await)
         }
-        Op::Append(events) => told(unit.append(&events.iter().map(new_event).collect::<Vec<_>>()).await),
+        Op::Append(events) => {
+            told(unit.outbox().append(&events.iter().map(new_event).collect::<Vec<_>>()).await)
+        }
         Op::MarkSent { events, at } => {
             let proofs: Vec<_> = events.iter().map(|id| confirmed(id)).collect();
-            told(unit.mark_sent(&proofs.iter().collect::<Vec<_>>(), moment(at)).await)
+            told(unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), moment(at)).await)
         }
         Op::MarkFailed { events, at } => {
             let failed: Vec<FailedPublish> = events.iter().map(failed_publish).collect();
-            told(unit.mark_failed(&failed, moment(at)).await)
+            told(unit.outbox().mark_failed(&failed, moment(at)).await)
         }
         Op::Redrive { events, at } => {
             let rows: Vec<_> = events.iter().map(|(id, due)| samples::redrive(id, moment(*due))).collect();
-            told(unit.redrive(&rows, moment(at)).await)
+            told(unit.outbox().redrive(&rows, moment(at)).await)
         }
         Op::AddHistory(entries) => {
             let entry =
                 |(id, at): &(&str, Small)| HistoryEntry { at: moment(*at), ..samples::history_entry(id) };
             let entries: Vec<HistoryEntry> = entries.iter().map(entry).collect();
-            told(unit.add_history(&entries).await)
+            told(unit.outbox().add_history(&entries).await)
         }
-        Op::Release { tenant, kind, aggregate, at } => {
-            told(unit.release(&aggregate_of(tenant, kind, aggregate), &unordered(), moment(at)).await)
-        }
+        Op::Release { tenant, kind, aggregate, at } => told(
+            unit.outbox().release(&aggregate_of(tenant, kind, aggregate), &unordered(), moment(at)).await,
+        ),
         Op::Take { relay, partition, epoch } => {
-            let leases = unit.partition_leases().await.expect("leases can be read");
+            let leases = unit.outbox().partition_leases().await.expect("leases can be read");
             let seen = leases[usize::from(partition_of(partition).number())].clone();
             let seen = PartitionLease { epoch, ..seen };
-            told(unit.take_partition(&relay_of(relay), &seen, LEASE_MS).await)
+            told(unit.outbox().take_partition(&relay_of(relay), &seen, LEASE_MS).await)
         }
         Op::Renew { relay, holds } => {
             let holds: Vec<_> = holds.into_iter().map(hold).collect();
-            let renewed = unit.renew_partitions(&relay_of(relay), &holds, LEASE_MS).await;
+            let renewed = unit.outbox().renew_partitions(&relay_of(relay), &holds, LEASE_MS).await;
             told(renewed.map(|mut holds| {
                 holds.sort_by_key(|hold| (hold.partition, hold.epoch));
                 holds
             }))
         }
-        Op::GiveBack { relay, holds } => {
-            told(unit.give_back(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await)
+        Op::GiveBack { relay, holds } => told(
+            unit.outbox().give_back(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await,
+        ),
+        Op::Fence { relay, holds } => told(
+            unit.outbox().fence(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await,
+        ),
+        Op::Heartbeat(relay) => told(unit.outbox().heartbeat(&relay_of(relay), LEASE_MS).await),
+        Op::Forget(relay) => told(unit.outbox().forget_relay(&relay_of(relay)).await),
+        Op::EndAllLeases => told(unit.outbox().end_all_leases().await),
+        Op::Record(rows) => {
+            told(unit.outbox().record(&rows.iter().map(consumption).collect::<Vec<_>>()).await)
         }
-        Op::Fence { relay, holds } => {
-            told(unit.fence(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await)
-        }
-        Op::Heartbeat(relay) => told(unit.heartbeat(&relay_of(relay), LEASE_MS).await),
-        Op::Forget(relay) => told(unit.forget_relay(&relay_of(relay)).await),
-        Op::EndAllLeases => told(unit.end_all_leases().await),
-        Op::Record(rows) => told(unit.record(&rows.iter().map(consumption).collect::<Vec<_>>()).await),
         Op::Subscribe { consumer, at } => {
             // Its position is an id of the engine's own; what is asked afterwards shows it as a number of rows.
-            let subscribed = unit.subscribe_consumer(consumer, moment(at)).await;
+            let subscribed = unit.outbox().subscribe_consumer(consumer, moment(at)).await;
             told(subscribed.map(|subscribed| subscribed.checked_until))
         }
-        Op::CheckedUntil { consumer, at } => told(unit.set_checked_until(consumer, moment(at)).await),
+        Op::CheckedUntil { consumer, at } => {
+            told(unit.outbox().set_checked_until(consumer, moment(at)).await)
+        }
         Op::Park { tenant: t, queue, key, at } => {
             let letter =
                 DeadLetter { tenant: tenant(t), died_at: moment(at), ..samples::dead_letter(queue, key) };
-            told(unit.park(&[letter]).await)
+            told(unit.outbox().park(&[letter]).await)
         }
         Op::Decide { queue, key, from, to, note, at } => {
             let note = note.map(str::to_owned);
             let decision = Decision { from, note, at: moment(at), ..samples::decision(queue, key, to) };
-            told(unit.decide(&decision).await)
+            told(unit.outbox().decide(&decision).await)
         }
         Op::Audit { tenant: t, action } => told(
-            unit.audit(&AuditEntry {
-                tenant: tenant(t),
-                changed: u64::from(action == "a"),
-                ..samples::audit_entry(action)
-            })
-            .await,
+            unit.outbox()
+                .audit(&AuditEntry {
+                    tenant: tenant(t),
+                    changed: u64::from(action == "a"),
+                    ..samples::audit_entry(action)
+                })
+                .await,
         ),
         Op::ChangeListings(changes) => {
             let changes: Vec<ListingChange> = changes

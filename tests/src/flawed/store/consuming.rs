@@ -8,7 +8,7 @@ use handover_domain::*;
 use super::{Flaw, Flawed, Unit};
 
 reads! {
-    ConsumeQueries {
+    ConsumeQueries of inner_outbox_view {
         fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
         fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
         fn unseen(
@@ -31,7 +31,7 @@ reads! {
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
         let forgets = self.has(Flaw::UnappliedForgetsFailed);
-        let mut found = self.inner().unapplied(consumer, types, after_id, aggregates).await?;
+        let mut found = self.inner().outbox_view().unapplied(consumer, types, after_id, aggregates).await?;
         found.retain(|unapplied| {
             let failed = handover_domain::ConsumeStatus::Failed;
             !forgets || unapplied.record.as_ref().is_none_or(|record| record.status != failed)
@@ -50,11 +50,11 @@ reads! {
             filter.tenant = None;
         }
         let before = self.first_below(before);
-        self.inner().consumed_page(&filter, before, limit).await
+        self.inner().outbox_view().consumed_page(&filter, before, limit).await
     }
 
     async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
-        let mut rows = self.inner().consumed_of(events).await?;
+        let mut rows = self.inner().outbox_view().consumed_of(events).await?;
         if self.has(Flaw::RowsOfEventsComeByConsumer) {
             rows.sort_by(|a, b| a.consumer.cmp(&b.consumer));
         }
@@ -63,25 +63,25 @@ reads! {
 
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
         let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
-        self.inner().consume_counts(tenant).await
+        self.inner().outbox_view().consume_counts(tenant).await
     }
 }
 
 writes! {
-    ConsumeLog {
+    ConsumeLog of inner_outbox {
         fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
         fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
     }
 
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         if !self.has(Flaw::RecordIgnoresWhatIsExpected) {
-            return self.inner().record(consumptions).await;
+            return self.inner().outbox().record(consumptions).await;
         }
         self.be_alone().await;
         for row in consumptions {
-            let now = self.inner().consumption(&row.consumer, &row.event_id).await?;
+            let now = self.inner().outbox().consumption(&row.consumer, &row.event_id).await?;
             let expected = now.map_or(Expected::Absent, |now| Expected::At(now.status, now.attempts));
-            self.inner().record(&[Consumption { expected, ..row.clone() }]).await?;
+            self.inner().outbox().record(&[Consumption { expected, ..row.clone() }]).await?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use handover_application::ports::*;
 use super::{Flaw, Flawed, Unit};
 
 reads! {
-    LeaseQueries {
+    LeaseQueries of inner_outbox_view {
         fn database_now() -> DateTime<Utc>;
         fn heartbeats() -> Vec<Heartbeat>;
         fn partition_leases() -> Vec<PartitionLease>;
@@ -15,7 +15,7 @@ reads! {
 }
 
 writes! {
-    LeaseRepo {
+    LeaseRepo of inner_outbox {
         fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
         fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed;
         fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
@@ -23,7 +23,7 @@ writes! {
     }
 
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
-        if self.has(Flaw::ForgottenRelaysLiveOn) { Ok(()) } else { self.inner().forget_relay(relay).await }
+        if self.has(Flaw::ForgottenRelaysLiveOn) { Ok(()) } else { self.inner().outbox().forget_relay(relay).await }
     }
 
     async fn renew_partitions(
@@ -34,15 +34,15 @@ writes! {
     ) -> Result<Vec<PartitionHold>, StoreError> {
         let mut holds = holds.to_vec();
         if self.has(Flaw::EndedLeasesAreNotRenewed) {
-            let now = self.inner().database_now().await?;
-            let leases = self.inner().partition_leases().await?;
+            let now = self.inner().outbox().database_now().await?;
+            let leases = self.inner().outbox().partition_leases().await?;
             let ended = |hold: &PartitionHold| {
                 let lease = &leases[usize::from(hold.partition.number())];
                 lease.lease_until.is_none_or(|until| until <= now)
             };
             holds.retain(|hold| !ended(hold));
         }
-        self.inner().renew_partitions(relay, &holds, for_ms).await
+        self.inner().outbox().renew_partitions(relay, &holds, for_ms).await
     }
 }
 

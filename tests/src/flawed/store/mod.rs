@@ -12,7 +12,7 @@ use crate::rigs::MemoryStoreRig;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
-use handover_application::ports::{NewEvent, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
 use handover_contract::store::StoreRig;
 use handover_domain::{EventId, Partition};
 
@@ -256,11 +256,14 @@ impl<U: ?Sized + Send> Drop for Flawed<U> {
 }
 
 macro_rules! reads {
-    ($port:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
+    ($port:ident { $($methods:tt)* } $($rest:tt)*) => {
+        reads! { $port of inner { $($methods)* } $($rest)* }
+    };
+    ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
         #[async_trait]
         impl<U: View + ?Sized> $port for Flawed<U> {
             $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$ret, StoreError> {
-                self.inner().$name($($arg),*).await
+                self.$half().$name($($arg),*).await
             })*
             $($rest)*
         }
@@ -268,11 +271,14 @@ macro_rules! reads {
 }
 
 macro_rules! writes {
-    ($port:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
+    ($port:ident { $($methods:tt)* } $($rest:tt)*) => {
+        writes! { $port of inner { $($methods)* } $($rest)* }
+    };
+    ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
         #[async_trait]
         impl $port for Unit {
             $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$ret, StoreError> {
-                self.inner().$name($($arg),*).await
+                self.$half().$name($($arg),*).await
             })*
             $($rest)*
         }
@@ -288,8 +294,30 @@ mod operations;
 mod outbox;
 mod requests;
 
+impl<U: View + ?Sized> Flawed<U> {
+    fn inner_outbox_view(&mut self) -> &mut dyn OutboxView {
+        self.inner().outbox_view()
+    }
+}
+
+impl Unit {
+    fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
+        self.inner().outbox()
+    }
+}
+
+impl<U: View + ?Sized> View for Flawed<U> {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
 #[async_trait]
 impl UnitOfWork for Unit {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
         let inner = self.inner.take().expect("a unit is committed once");
         if self.failed {
@@ -307,7 +335,7 @@ impl UnitOfWork for Unit {
         if committed.is_ok() && !self.events.is_empty() {
             linger().await;
             let mut second = self.shared.inner.begin().await?;
-            second.append(&self.events).await?;
+            second.outbox().append(&self.events).await?;
             second.commit().await?;
         }
         if self.has(Flaw::CommitReportsSuccessAfterAFailure) { Ok(()) } else { committed }

@@ -9,7 +9,7 @@ use handover_domain::{EventId, TenantId};
 use super::{Flaw, Flawed, Unit};
 
 reads! {
-    DeadLetterQueries {
+    DeadLetterQueries of inner_outbox_view {
         fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
     }
 
@@ -24,11 +24,11 @@ reads! {
             filter.status = None;
         }
         let before = self.first_below(before);
-        self.inner().dead_letters_page(&filter, before, limit).await
+        self.inner().outbox_view().dead_letters_page(&filter, before, limit).await
     }
 
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
-        let mut found = self.inner().dead_letters_of(keys).await?;
+        let mut found = self.inner().outbox_view().dead_letters_of(keys).await?;
         if self.has(Flaw::DeadLettersOfAKeyAreOfOneQueue) {
             let mut seen = BTreeSet::new();
             found.retain(|letter| seen.insert(letter.key.clone()));
@@ -38,12 +38,12 @@ reads! {
 
     async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
         let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
-        self.inner().undecided_dead_letters(tenant).await
+        self.inner().outbox_view().undecided_dead_letters(tenant).await
     }
 }
 
 writes! {
-    DeadLetterRepo {}
+    DeadLetterRepo of inner_outbox {}
 
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
         if self.has(Flaw::ParkRefusesNul) && letters.iter().any(|letter| letter.body.contains('\0')) {
@@ -53,13 +53,13 @@ writes! {
         if self.has(Flaw::ParkLeavesWhatIsBeingReplayed) {
             parked.clear();
             for letter in letters {
-                let now = self.inner().dead_letter(&letter.queue, &letter.key).await?;
+                let now = self.inner().outbox().dead_letter(&letter.queue, &letter.key).await?;
                 if now.is_none_or(|now| now.status != DeadLetterStatus::Replaying) {
                     parked.push(letter.clone());
                 }
             }
         }
-        self.inner().park(&parked).await
+        self.inner().outbox().park(&parked).await
     }
 
     async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
@@ -70,15 +70,15 @@ writes! {
         if self.has(Flaw::DecideForgetsTheNote) {
             decision.note = Some(decision.note.unwrap_or_default());
         }
-        self.inner().decide(&decision).await
+        self.inner().outbox().decide(&decision).await
     }
 }
 
 reads! {
-    HistoryQueries {}
+    HistoryQueries of inner_outbox_view {}
 
     async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError> {
-        let mut found = self.inner().history_of(events).await?;
+        let mut found = self.inner().outbox_view().history_of(events).await?;
         if self.has(Flaw::HistoryComesByTime) {
             found.sort_by_key(|entry| entry.at);
         }
@@ -87,26 +87,26 @@ reads! {
 }
 
 writes! {
-    HistoryRepo {}
+    HistoryRepo of inner_outbox {}
 
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
         if self.has(Flaw::HistoryIsDeduplicated) {
             let events: Vec<EventId> = entries.iter().map(|entry| entry.event_id.clone()).collect();
-            let there = self.inner().history_of(&events).await?;
+            let there = self.inner().outbox().history_of(&events).await?;
             let new: Vec<HistoryEntry> = entries.iter().filter(|it| !there.contains(it)).cloned().collect();
-            return self.inner().add_history(&new).await;
+            return self.inner().outbox().add_history(&new).await;
         }
         if !self.has(Flaw::HistoryIsWrittenOutsideTheUnit) {
-            return self.inner().add_history(entries).await;
+            return self.inner().outbox().add_history(entries).await;
         }
         let mut own = self.shared.inner.begin().await?;
-        own.add_history(entries).await?;
+        own.outbox().add_history(entries).await?;
         own.commit().await
     }
 }
 
 reads! {
-    AuditQueries {}
+    AuditQueries of inner_outbox_view {}
 
     async fn audit_page(
         &mut self,
@@ -122,19 +122,19 @@ reads! {
             filter.changes = false;
         }
         let before = self.first_below(before);
-        self.inner().audit_page(&filter, before, limit).await
+        self.inner().outbox_view().audit_page(&filter, before, limit).await
     }
 }
 
 writes! {
-    AuditRepo {}
+    AuditRepo of inner_outbox {}
 
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
         if !self.has(Flaw::AuditIsWrittenOutsideTheUnit) {
-            return self.inner().audit(entry).await;
+            return self.inner().outbox().audit(entry).await;
         }
         let mut own = self.shared.inner.begin().await?;
-        own.audit(entry).await?;
+        own.outbox().audit(entry).await?;
         own.commit().await
     }
 }

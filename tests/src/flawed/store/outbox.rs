@@ -16,7 +16,8 @@ impl<U: View + ?Sized> Flawed<U> {
         &mut self,
         DueQuery { partitions, now, .. }: &DueQuery,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut rows = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+        let mut rows =
+            self.inner().outbox_view().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
         rows.retain(|row| {
             let is_due = row.next_retry_time.is_none_or(|due| due <= *now);
             row.status.is_pending() && is_due && partitions.contains(row.partition())
@@ -27,7 +28,7 @@ impl<U: View + ?Sized> Flawed<U> {
 }
 
 reads! {
-    OutboxQueries {
+    OutboxQueries of inner_outbox_view {
         fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
         fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
     }
@@ -49,14 +50,14 @@ reads! {
         }
         if self.has(Flaw::DueCountsHeldRowsAgainstTheLimit) {
             let mut first = self.pending(query).await?;
-            let due = self.inner().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
+            let due = self.inner().outbox_view().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
             if first.len() != due.len() {
                 first.truncate(limit_of);
                 first.retain(|row| due.contains(row));
                 return Ok(first);
             }
         }
-        self.inner().outbox_due(query).await
+        self.inner().outbox_view().outbox_due(query).await
     }
 
     async fn outbox_next_due(
@@ -66,11 +67,11 @@ reads! {
     ) -> Result<Option<DateTime<Utc>>, StoreError> {
         let early = self.has(Flaw::NextDueIsNotAfterNow);
         let now = if early { now - TimeDelta::microseconds(1) } else { now };
-        self.inner().outbox_next_due(partitions, now).await
+        self.inner().outbox_view().outbox_next_due(partitions, now).await
     }
 
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut rows = self.inner().outbox_by_event(events).await?;
+        let mut rows = self.inner().outbox_view().outbox_by_event(events).await?;
         if self.has(Flaw::SentMovesFailedRows) {
             let marked = self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner);
             for row in rows.iter_mut().filter(|row| row.status == OutboxStatus::Failed) {
@@ -83,7 +84,7 @@ reads! {
     }
 
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut rows = self.inner().outbox_about(aggregates).await?;
+        let mut rows = self.inner().outbox_view().outbox_about(aggregates).await?;
         if self.has(Flaw::RowsAboutAggregatesComeById) {
             rows.sort_by_key(|row| row.id);
         }
@@ -99,10 +100,10 @@ reads! {
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let tenant = if self.has(Flaw::BlockedLeaksToOtherTenants) { None } else { tenant };
         let before = self.first_below(before);
-        let mut page = self.inner().blocked_page(unordered, tenant, before, limit).await?;
+        let mut page = self.inner().outbox_view().blocked_page(unordered, tenant, before, limit).await?;
         if self.has(Flaw::BlockedCountsEverythingPending) {
             for row in &mut page {
-                let about = self.inner().outbox_about(std::slice::from_ref(&row.effect.aggregate)).await?;
+                let about = self.inner().outbox_view().outbox_about(std::slice::from_ref(&row.effect.aggregate)).await?;
                 row.effect.held = about.iter().filter(|row| row.status.is_pending()).count() as u64;
             }
         }
@@ -118,17 +119,17 @@ reads! {
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let tenant = if self.has(Flaw::BlockedLeaksToOtherTenants) { None } else { tenant };
-        self.inner().waiting_page(unordered, tenant, now, before, limit).await
+        self.inner().outbox_view().waiting_page(unordered, tenant, now, before, limit).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
         let tenant = if self.has(Flaw::CountsAreOfAllTenants) { None } else { tenant };
-        self.inner().outbox_counts(tenant).await
+        self.inner().outbox_view().outbox_counts(tenant).await
     }
 }
 
 writes! {
-    OutboxRepo {}
+    OutboxRepo of inner_outbox {}
 
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut failed = failed.to_vec();
@@ -137,7 +138,7 @@ writes! {
                 publish.next_retry_time = publish.next_retry_time.map(|due| due.trunc_subsecs(3));
             }
         }
-        self.inner().mark_failed(&failed, now).await
+        self.inner().outbox().mark_failed(&failed, now).await
     }
 
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
@@ -150,7 +151,7 @@ writes! {
             events.truncate(100);
         }
         if self.has(Flaw::AppendIgnoresCase) {
-            let rows = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+            let rows = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
             let mut taken: BTreeSet<_> = rows.iter().map(|row| row.event_id.as_str().to_lowercase()).collect();
             for event in &events {
                 if !taken.insert(event.event_id.as_str().to_lowercase()) {
@@ -166,11 +167,11 @@ writes! {
             }
         }
         self.appended.extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
-        self.inner().append(&events).await
+        self.inner().outbox().append(&events).await
     }
 
     async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
-        let good = self.inner().fence(owner, holds).await?;
+        let good = self.inner().outbox().fence(owner, holds).await?;
         let all = holds.iter().map(|hold| hold.partition).collect();
         Ok(if self.has(Flaw::TheFenceSaysYes) { all } else { good })
     }
@@ -178,13 +179,13 @@ writes! {
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let ids = confirmed.iter().map(|proof| proof.event_id().clone());
         self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
-        self.inner().mark_sent(confirmed, now).await
+        self.inner().outbox().mark_sent(confirmed, now).await
     }
 
     async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<Vec<RedrivenRow>, StoreError> {
         let events: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
-        let before = self.inner().outbox_by_event(&events).await?;
-        let mut moved = self.inner().redrive(rows, now).await?;
+        let before = self.inner().outbox().outbox_by_event(&events).await?;
+        let mut moved = self.inner().outbox().redrive(rows, now).await?;
         for Redrive { event_id, due } in rows {
             let Some(row) = before.iter().find(|row| row.event_id == *event_id) else { continue };
             let again = FailedPublish {
@@ -202,13 +203,13 @@ writes! {
                 sent_time: row.sent_time,
             };
             if self.has(Flaw::RedriveMovesNewRows) && row.status == OutboxStatus::New {
-                if self.inner().mark_failed(&[again], now).await? > 0 {
+                if self.inner().outbox().mark_failed(&[again], now).await? > 0 {
                     moved.push(told);
                 }
             } else if self.has(Flaw::RedriveTellsOfRowsThatDidNotMove) && row.status.is_pending() {
                 moved.push(told);
             } else if self.has(Flaw::RedriveKeepsTheAttempts) && !moved.is_empty() && !row.status.is_pending() {
-                self.inner().mark_failed(&[again], now).await?;
+                self.inner().outbox().mark_failed(&[again], now).await?;
             }
         }
         Ok(moved)
@@ -220,12 +221,12 @@ writes! {
         unordered: &UnorderedTypes,
         now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
-        let mut released = self.inner().release(aggregate, unordered, now).await?;
+        let mut released = self.inner().outbox().release(aggregate, unordered, now).await?;
         if self.has(Flaw::ReleaseReachesOtherTenants) {
-            let all = self.inner().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+            let all = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
             let others = all.into_iter().map(|row| row.aggregate);
             for other in others.filter(|other| (&other.kind, other.id) == (&aggregate.kind, aggregate.id)) {
-                released += self.inner().release(&other, unordered, now).await?;
+                released += self.inner().outbox().release(&other, unordered, now).await?;
             }
         }
         Ok(released)

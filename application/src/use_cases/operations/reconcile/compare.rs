@@ -31,7 +31,7 @@ impl Consumers {
         let mut consumers = Vec::new();
         for subscriber in app.subscribers() {
             let handler = &subscriber.handler;
-            if let Some(subscription) = view.consumer_subscription(handler.name()).await? {
+            if let Some(subscription) = view.outbox_view().consumer_subscription(handler.name()).await? {
                 consumers.push(Subscribed {
                     name: handler.name(),
                     takes: handler.takes(),
@@ -93,7 +93,7 @@ impl Comparison<'_> {
         }
         let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
         let mut log: BTreeMap<(EventId, String), Consumed> = BTreeMap::new();
-        for consumed in view.consumed_of(&ids).await? {
+        for consumed in view.outbox_view().consumed_of(&ids).await? {
             log.insert((consumed.event_id.clone(), consumed.consumer.clone()), consumed);
         }
         let kept = effects_of(view, order).await?;

@@ -68,12 +68,12 @@ pub(super) async fn mend(
             with_tx(&app.tx, move |unit, attempt| {
                 let job = Arc::clone(&job);
                 Box::pin(async move {
-                    if done_before(unit, attempt, &job.entry).await?.is_some() {
+                    if done_before(unit.outbox(), attempt, &job.entry).await?.is_some() {
                         return Ok(Some(Mended::WrittenDown));
                     }
                     let mended = job.run(unit).await?;
                     if mended.is_some() {
-                        unit.audit(&AuditEntry { changed: 1, ..job.entry.clone() }).await?;
+                        unit.outbox().audit(&AuditEntry { changed: 1, ..job.entry.clone() }).await?;
                     }
                     Ok(mended)
                 })
@@ -116,7 +116,7 @@ impl Job {
             return self.hold_again(unit, &order).await;
         }
         let Some(event) = &self.finding.event_id else { return Ok(None) };
-        let Some(row) = unit.outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
+        let Some(row) = unit.outbox().outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
             return Ok(None);
         };
         let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
@@ -126,10 +126,10 @@ impl Job {
             return Ok(None);
         };
         let effect = effects_of(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
-        let record = unit.consumption(consumer, event).await?;
+        let record = unit.outbox().consumption(consumer, event).await?;
         match record.as_ref().map(|record| record.status) {
             None if effect.is_there() => {
-                unit.record(&[written_down(consumer, &row, self.entry.at)]).await?;
+                unit.outbox().record(&[written_down(consumer, &row, self.entry.at)]).await?;
                 Ok(Some(Mended::WrittenDown))
             }
             None => self.send_again(unit, event).await,
@@ -139,7 +139,7 @@ impl Job {
                 {
                     return Ok(Some(Mended::WrittenDown));
                 }
-                unit.record(&[to_be_tried(consumer, &row, record.as_ref(), self.entry.at)]).await?;
+                unit.outbox().record(&[to_be_tried(consumer, &row, record.as_ref(), self.entry.at)]).await?;
                 Ok(Some(Mended::AppliedAgain))
             }
             Some(
@@ -159,7 +159,7 @@ impl Job {
     ) -> Result<Option<Mended>, StoreError> {
         let redrive = Redrive { event_id: event.clone(), due: self.entry.at };
         let by = RedrivenBy { actor: &self.entry.actor, reason: self.entry.reason.as_deref() };
-        let moved = history::redrive(unit, &[redrive], by, self.entry.at).await?;
+        let moved = history::redrive(unit.outbox(), &[redrive], by, self.entry.at).await?;
         Ok((moved > 0).then_some(Mended::SentAgain))
     }
 

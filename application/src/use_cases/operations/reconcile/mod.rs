@@ -164,7 +164,7 @@ async fn letters_without_event(app: &App, tenant: Option<TenantId>) -> Result<Ve
     let (mut found, mut before, mut looked_at) = (Vec::new(), None, 0);
     let mut view = app.view().await?;
     while looked_at < NEWEST_LETTERS {
-        let letters = view.dead_letters_page(&filter, before, BATCH).await?;
+        let letters = view.outbox_view().dead_letters_page(&filter, before, BATCH).await?;
         let Some(last) = letters.last() else { break };
         before = Some(last.id);
         looked_at += letters.len();
@@ -174,7 +174,7 @@ async fn letters_without_event(app: &App, tenant: Option<TenantId>) -> Result<Ve
             .map(|(event, letter)| (letter, event))
             .collect();
         let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
-        let rows = view.outbox_by_event(&events).await?;
+        let rows = view.outbox_view().outbox_by_event(&events).await?;
         let known: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
         let unknown = named.into_iter().filter(|(_, event)| !known.contains(event));
         found.extend(unknown.map(|(letter, event)| Finding::of_letter(letter, event)));

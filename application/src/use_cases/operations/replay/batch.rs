@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::Ready;
 use crate::consumers::to_be_tried;
 use crate::mutants::{Mutant, planted};
-use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, PublishOutcome, StoreError, UnitOfWork};
+use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
 use crate::relay::outgoing_to;
 use crate::use_cases::operations::done_before;
 use crate::use_cases::operations::letters::{Refused, UNDECIDED, decided};
@@ -79,12 +79,12 @@ impl Batch {
         let batch = Arc::clone(self);
         with_tx(&app.tx, move |unit, attempt| {
             let batch = Arc::clone(&batch);
-            Box::pin(async move { batch.begin_in(unit, attempt).await })
+            Box::pin(async move { batch.begin_in(unit.outbox(), attempt).await })
         })
         .await
     }
 
-    async fn begin_in(&self, unit: &mut dyn UnitOfWork, attempt: Attempt) -> Result<Vec<Begun>, StoreError> {
+    async fn begin_in(&self, unit: &mut dyn OutboxUnit, attempt: Attempt) -> Result<Vec<Begun>, StoreError> {
         let at = self.entry.at;
         let earlier = done_before(unit, attempt, &self.entry).await?;
         let (mut begun, mut records, mut changed) = (Vec::with_capacity(self.letters.len()), Vec::new(), 0);
@@ -130,7 +130,7 @@ impl Batch {
 
 /// What somebody decided about a letter before this unit could, or an earlier attempt at it did.
 async fn decided_meanwhile(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     letter: &Ready,
     at: DateTime<Utc>,
 ) -> Result<Begun, StoreError> {
@@ -205,7 +205,7 @@ async fn finish(app: &App, confirmed: Vec<&Ready>, end: &mut BatchEnd) {
         Box::pin(async move {
             let mut refusals = Vec::with_capacity(job.len());
             for letter in job.iter() {
-                refusals.push(close(unit, letter, at).await?);
+                refusals.push(close(unit.outbox(), letter, at).await?);
             }
             Ok::<_, StoreError>(refusals)
         })
@@ -231,7 +231,7 @@ async fn finish(app: &App, confirmed: Vec<&Ready>, end: &mut BatchEnd) {
 
 /// Closes one letter; tells why not, if it could not.
 async fn close(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut dyn OutboxUnit,
     letter: &Ready,
     at: DateTime<Utc>,
 ) -> Result<Option<String>, StoreError> {

@@ -132,7 +132,7 @@ struct Ready {
 /// Which of the letters can be sent back, in the order in which their events happened, and why the others cannot.
 async fn judge(app: &App, letters: &[DeadLetter]) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
-    let rows = app.view().await?.outbox_by_event(&ids).await?;
+    let rows = app.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
     let consumers: BTreeMap<&str, &'static str> =
         app.subscribers().iter().map(|subscriber| (subscriber.queue, subscriber.handler.name())).collect();

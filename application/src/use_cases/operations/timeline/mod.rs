@@ -143,7 +143,7 @@ pub async fn timeline(
     let mut aggregates = vec![about(AggregateType::Order, id.get())];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
-    let mut rows = view.outbox_about(&aggregates).await?;
+    let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
     rows.sort_by_key(|row| row.id);
     // What the buyer has is nothing that the seller is told.
     let sees_assets = sight == Sight::Operator || context.user() == Some(order.buyer);
@@ -155,11 +155,11 @@ pub async fn timeline(
     items.of_payments(&payments);
     items.of_refunds(&refunds);
     let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
-    let history = view.history_of(&ids).await?;
+    let history = view.outbox_view().history_of(&ids).await?;
     for row in &rows {
         items.of_event(row, history.iter().filter(|entry| entry.event_id == row.event_id));
     }
-    for consumed in view.consumed_of(&ids).await? {
+    for consumed in view.outbox_view().consumed_of(&ids).await? {
         items.of_consumption(consumed);
     }
     for entry in &history {
@@ -196,7 +196,7 @@ async fn letters_of(
     keys: &[String],
     tenant: TenantId,
 ) -> Result<Vec<DeadLetter>, StoreError> {
-    let mut letters = view.dead_letters_of(keys).await?;
+    let mut letters = view.outbox_view().dead_letters_of(keys).await?;
     letters.retain(|letter| letter.tenant == tenant);
     Ok(letters)
 }
@@ -233,6 +233,6 @@ async fn tenant_of(view: &mut dyn View, id: OrderId) -> Result<Option<TenantId>,
         aggregate_id: Some(id.get()),
         ..OutboxFilter::default()
     };
-    let rows: Vec<OutboxRow> = view.outbox_page(&filter, None, 1).await?;
+    let rows: Vec<OutboxRow> = view.outbox_view().outbox_page(&filter, None, 1).await?;
     Ok(rows.first().map(|row| row.aggregate.tenant))
 }

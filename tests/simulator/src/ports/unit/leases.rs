@@ -4,7 +4,7 @@ use handover_application::ports::*;
 
 use super::passes_on;
 
-passes_on! { impl LeaseRepo for UnitOfWork {
+passes_on! { impl LeaseRepo of inner_outbox for UnitOfWork {
     fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
     fn forget_relay(relay: &RelayId) -> ();
     fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed,

@@ -6,11 +6,11 @@ use handover_domain::{ConsumeStatus, EventId};
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;
 
-passes_on! { impl AuditRepo for UnitOfWork {
+passes_on! { impl AuditRepo of inner_outbox for UnitOfWork {
     fn audit(entry: &AuditEntry) -> (),
         then |unit, _done| unit.wrote.audited = true;
 } }
-passes_on! { impl DeadLetterRepo for UnitOfWork {
+passes_on! { impl DeadLetterRepo of inner_outbox for UnitOfWork {
     fn park(letters: &[DeadLetter]) -> (),
         first |unit| () = {
             for letter in letters {
@@ -18,7 +18,7 @@ passes_on! { impl DeadLetterRepo for UnitOfWork {
             }
         };
     fn decide(decision: &Decision) -> Changed,
-        first |unit| before = unit.inner.dead_letter(&decision.queue, &decision.key).await?,
+        first |unit| before = unit.inner.outbox().dead_letter(&decision.queue, &decision.key).await?,
         then |unit, changed| {
             if let (Changed::One, Some(before)) = (*changed, before) {
                 unit.decided(decision, before.status).await?;
@@ -28,7 +28,7 @@ passes_on! { impl DeadLetterRepo for UnitOfWork {
 
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
     async fn check_parked(&mut self, letter: &DeadLetter) -> Result<(), StoreError> {
-        let before = self.inner.dead_letter(&letter.queue, &letter.key).await?;
+        let before = self.inner.outbox().dead_letter(&letter.queue, &letter.key).await?;
         let from = before.map_or(NOTHING, |before| before.status.as_str());
         if from != DeadLetterStatus::Open.as_str() {
             let what = || format!("dead letter {} at {}", letter.key, letter.queue);
@@ -55,7 +55,7 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
         if self.process.faults.seen(|seen| seen.sent_back.contains(&back)) {
             return Ok(());
         }
-        let consumed = self.inner.consumed_of(std::slice::from_ref(&event)).await?;
+        let consumed = self.inner.outbox().consumed_of(std::slice::from_ref(&event)).await?;
         let Some(consumer) = self.process.consumers.get(decision.queue.as_str()) else { return Ok(()) };
         let applied = |it: &Consumed| it.consumer == *consumer && it.record.status == ConsumeStatus::Success;
         if !consumed.iter().any(applied) {

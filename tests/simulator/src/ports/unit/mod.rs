@@ -13,7 +13,7 @@ mod reads;
 mod requests;
 
 use async_trait::async_trait;
-use handover_application::ports::{Changed, StoreError, UnitOfWork};
+use handover_application::ports::{Changed, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
 use super::Process;
 use super::store::Flavour;
@@ -33,6 +33,10 @@ pub(super) struct Faulty<I: ?Sized> {
 }
 
 impl<I: ?Sized> Faulty<I> {
+    fn inner(&mut self) -> &mut I {
+        &mut self.inner
+    }
+
     pub(super) fn new(
         inner: Box<I>,
         process: Process,
@@ -93,7 +97,10 @@ impl<I: ?Sized> Faulty<I> {
 /// refuses it; `was` is for what comes later. `then |unit, result| ..` comes after a call that succeeded: it records
 /// or changes the result. Both may await, fail, and use the arguments.
 macro_rules! passes_on {
-    (impl $port:ident for $bound:ident { $(
+    (impl $port:ident for $bound:ident { $($methods:tt)* }) => {
+        passes_on! { impl $port of inner for $bound { $($methods)* } }
+    };
+    (impl $port:ident of $half:ident for $bound:ident { $(
         fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty
             $(, dies $point:path)?
             $(, of |$owner:ident| $own:ident = $owned:expr)?
@@ -117,7 +124,7 @@ macro_rules! passes_on {
                     $first
                 };)?
                 #[allow(unused_mut, reason = "not every call has somebody who looks at its result")]
-                let mut result = self.inner.$name($($arg),*).await?;
+                let mut result = self.$half().$name($($arg),*).await?;
                 $({
                     let ($after, $result) = (&mut *self, &mut result);
                     $then
@@ -129,8 +136,30 @@ macro_rules! passes_on {
 }
 use passes_on;
 
+impl<I: View + ?Sized> Faulty<I> {
+    fn inner_outbox_view(&mut self) -> &mut dyn OutboxView {
+        self.inner.outbox_view()
+    }
+}
+
+impl<I: UnitOfWork + ?Sized> Faulty<I> {
+    fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
+        self.inner.outbox()
+    }
+}
+
+impl<I: View + ?Sized + 'static> View for Faulty<I> {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
 #[async_trait]
 impl UnitOfWork for Faulty<dyn UnitOfWork> {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         let Faulty { mut inner, process, failed, mut wrote, .. } = *self;
         process.faults.delay().await;

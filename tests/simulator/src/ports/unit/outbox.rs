@@ -14,7 +14,7 @@ use crate::faults::{CrashPoint, Fault};
 use crate::oracle::is_ordered;
 use crate::setting::RELAY_RESTS;
 
-passes_on! { impl OutboxRepo for UnitOfWork {
+passes_on! { impl OutboxRepo of inner_outbox for UnitOfWork {
     fn append(events: &[NewEvent]) -> (),
         of |unit| events = unit.without_lost(events),
         first |unit| repaired = {
@@ -89,7 +89,7 @@ passes_on! { impl OutboxRepo for UnitOfWork {
         };
 } }
 
-passes_on! { impl HistoryRepo for UnitOfWork {
+passes_on! { impl HistoryRepo of inner_outbox for UnitOfWork {
     fn add_history(entries: &[HistoryEntry]) -> ();
 } }
 
@@ -109,13 +109,14 @@ fn of(row: &OutboxRow) -> String {
 
 impl<I: UnitOfWork + ?Sized> Faulty<I> {
     async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
-        self.inner.outbox_by_event(events).await
+        self.inner.outbox().outbox_by_event(events).await
     }
 
     /// Those of the events that the repair announces: nobody knows them, or a consumer did before their row was lost.
     async fn repaired(&mut self, events: &[NewEvent]) -> Result<BTreeSet<EventId>, StoreError> {
         let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
-        let known = self.inner.consumed_of(&ids).await?.into_iter().map(|consumed| consumed.event_id);
+        let known =
+            self.inner.outbox().consumed_of(&ids).await?.into_iter().map(|consumed| consumed.event_id);
         let new = events.iter().filter(|event| is_new_to_all(event)).map(|event| event.event_id.clone());
         Ok(known.chain(new).collect())
     }
@@ -158,7 +159,7 @@ impl<I: UnitOfWork + ?Sized> Faulty<I> {
     /// Whoever is sent has passed nothing that was on its way, nor what holds it.
     async fn check_order(&mut self, sent: &[OutboxRow]) -> Result<(), StoreError> {
         let aggregates: Vec<AggregateRef> = sent.iter().map(|row| row.aggregate.clone()).collect();
-        let all = self.inner.outbox_about(&aggregates).await?;
+        let all = self.inner.outbox().outbox_about(&aggregates).await?;
         let faults = self.process.faults.clone();
         for row in sent.iter().filter(|row| is_ordered(row)) {
             let earlier = all.iter().filter(|it| {

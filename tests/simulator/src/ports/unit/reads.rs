@@ -54,7 +54,7 @@ passes_on! { impl AssetQueries for View {
     fn account_totals(tenant: Option<TenantId>) -> Vec<AccountTotal>;
     fn ledger_flaws(tenant: Option<TenantId>, limit: u32) -> Vec<LedgerFlaw>;
 } }
-passes_on! { impl OutboxQueries for View {
+passes_on! { impl OutboxQueries of inner_outbox_view for View {
     fn outbox_due(query: &DueQuery) -> Vec<OutboxRow>;
     fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
     fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
@@ -65,10 +65,10 @@ passes_on! { impl OutboxQueries for View {
     fn waiting_page(unordered: &UnorderedTypes, tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
     fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
 } }
-passes_on! { impl HistoryQueries for View {
+passes_on! { impl HistoryQueries of inner_outbox_view for View {
     fn history_of(events: &[EventId]) -> Vec<HistoryEntry>;
 } }
-passes_on! { impl ConsumeQueries for View {
+passes_on! { impl ConsumeQueries of inner_outbox_view for View {
     fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
     fn unapplied(consumer: &str, types: &[&str], after_id: i64, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
     fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>,
@@ -90,13 +90,13 @@ passes_on! { impl ConsumeQueries for View {
     fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
     fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
 } }
-passes_on! { impl DeadLetterQueries for View {
+passes_on! { impl DeadLetterQueries of inner_outbox_view for View {
     fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
     fn dead_letters_page(filter: &DeadLetterFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<DeadLetter>>;
     fn dead_letters_of(keys: &[String]) -> Vec<DeadLetter>;
     fn undecided_dead_letters(tenant: Option<TenantId>) -> u64;
 } }
-passes_on! { impl AuditQueries for View {
+passes_on! { impl AuditQueries of inner_outbox_view for View {
     fn audit_page(filter: &AuditFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
 } }
 passes_on! { impl EffectQueries for View {
@@ -116,7 +116,7 @@ passes_on! { impl CreditQueries for View {
     fn credit_of(tenant: TenantId, buyer: UserId) -> Option<BuyerCredit>;
     fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
 } }
-passes_on! { impl LeaseQueries for View {
+passes_on! { impl LeaseQueries of inner_outbox_view for View {
     fn database_now() -> DateTime<Utc>;
     fn heartbeats() -> Vec<Heartbeat>;
     fn partition_leases() -> Vec<PartitionLease>;
