@@ -12,7 +12,7 @@ use crate::ports::{
     Broker, EventMetadata, Gateway, GatewayError, IdempotencyStore, NewEvent, OnFailed, RefundRequest,
     StoreError, UnitOfWork, View,
 };
-use crate::{CommandContext, EventRegistry, Extensions, Ids, Transactor};
+use crate::{CommandContext, Extensions, Ids, Outbox, Transactor};
 
 /// The rules that are settings.
 #[derive(Debug, Clone)]
@@ -54,16 +54,14 @@ pub struct App {
     pub tx: Transactor,
     /// Ids of this process.
     pub ids: Arc<Ids>,
-    /// The carrier.
-    pub broker: Arc<dyn Broker>,
+    /// The outbox, and what carries and takes its events.
+    pub outbox: Outbox,
     /// Who pays back.
     pub gateway: Arc<dyn Gateway>,
     /// The rules that are settings.
     pub rules: Arc<Rules>,
     /// Event types and consumers beside the marketplace's own.
     pub extensions: Arc<Extensions>,
-    /// Every event type, the marketplace's and the added ones.
-    pub registry: Arc<EventRegistry>,
     /// How long idempotency keys and answers last.
     pub requests: Arc<RequestSettings>,
     /// Where the keys of requests are that keep their answers afterwards, if not in the database.
@@ -73,12 +71,18 @@ pub struct App {
 impl App {
     /// An application on these adapters.
     pub fn new(tx: Transactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
+        let none = Extensions::default();
+        let outbox = Outbox {
+            tx: tx.clone(),
+            broker,
+            registry: Arc::new(none.registry(rules.pending_timeout)),
+            topology: Arc::new(none.topology(rules.pending_timeout)),
+        };
         App {
             ids: Arc::new(Ids::new(tx.clone())),
             tx,
-            broker,
+            outbox,
             gateway: Arc::new(NoGateway),
-            registry: Arc::new(Extensions::default().registry(rules.pending_timeout)),
             rules: Arc::new(rules),
             extensions: Arc::default(),
             requests: Arc::default(),
@@ -93,8 +97,12 @@ impl App {
 
     /// The same application with these event types and consumers.
     pub fn extended(self, extensions: Extensions) -> App {
-        let registry = Arc::new(extensions.registry(self.rules.pending_timeout));
-        App { extensions: Arc::new(extensions), registry, ..self }
+        let outbox = Outbox {
+            registry: Arc::new(extensions.registry(self.rules.pending_timeout)),
+            topology: Arc::new(extensions.topology(self.rules.pending_timeout)),
+            ..self.outbox
+        };
+        App { extensions: Arc::new(extensions), outbox, ..self }
     }
 
     /// The same application with these limits of idempotency keys.
@@ -110,8 +118,7 @@ impl App {
 
     /// The same application for what runs by itself: not in the queue of its callers.
     pub fn of_its_own(&self) -> App {
-        let tasks = self.tx.tasks.of_its_own();
-        App { tx: Transactor { tasks, ..self.tx.clone() }, ..self.clone() }
+        App { tx: self.tx.of_its_own(), outbox: self.outbox.of_its_own(), ..self.clone() }
     }
 
     /// Now, by the deployment's clock.

@@ -60,6 +60,15 @@ impl Extensions {
         };
         self.events.iter().cloned().fold(own, EventRegistry::with)
     }
+
+    /// What the broker must offer to the application.
+    pub(crate) fn topology(&self, pending_timeout: Duration) -> Topology {
+        let own = match self.marketplace {
+            Marketplace::Runs => queues::topology(pending_timeout),
+            Marketplace::Absent => queues::bare(),
+        };
+        self.consumers.iter().fold(own, |topology, (added, keys)| topology.with(added.queue, keys))
+    }
 }
 
 /// The event types of the marketplace (spec §3).
@@ -103,15 +112,5 @@ impl App {
         };
         let added = self.extensions.consumers.iter().map(|(subscriber, _)| subscriber.clone());
         own.into_iter().chain(added).collect()
-    }
-
-    /// What the broker must offer to this application.
-    pub fn topology(&self) -> Topology {
-        let own = match self.extensions.marketplace {
-            Marketplace::Runs => queues::topology(self.rules.pending_timeout),
-            Marketplace::Absent => queues::bare(),
-        };
-        let added = self.extensions.consumers.iter();
-        added.fold(own, |topology, (added, keys)| topology.with(added.queue, keys))
     }
 }

@@ -20,6 +20,7 @@ mod lease_watch;
 pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
+mod outbox;
 pub mod ports;
 mod privacy;
 pub mod queues;
@@ -44,6 +45,7 @@ pub use extensions::{Extensions, Marketplace};
 pub use handover_domain::Trace;
 pub use ids::{BLOCK, Ids, event_id};
 pub use lease_watch::LeaseWatch;
+pub use outbox::Outbox;
 pub use privacy::MASK;
 pub use registry::{EventRegistry, EventSpec};
 pub use settings::{

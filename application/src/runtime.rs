@@ -36,7 +36,7 @@ impl Roles {
 /// Every process does this before it takes its first order, whatever its roles. A broker that is away keeps nobody from
 /// starting: events wait for it in the outbox, and it is told when it comes. Blocks of ids that were set back are raised.
 pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
-    match answered(app.broker.declare(&app.topology())).await {
+    match answered(app.outbox.broker.declare(&app.outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
             warn!(%error, "[ALERT] the broker is away; events wait until it comes");
@@ -44,7 +44,7 @@ pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
     for subscriber in app.subscribers() {
-        subscribe(app, subscriber.handler.name()).await?;
+        subscribe(&app.outbox, subscriber.handler.name()).await?;
     }
     app.ids.raise().await?;
     Ok(())
@@ -55,7 +55,7 @@ pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
 pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
     let app = app.of_its_own();
     if roles.relay {
-        let (relay, wake, settings) = (app.clone(), wake.clone(), settings.relay.clone());
+        let (relay, wake, settings) = (app.outbox.clone(), wake.clone(), settings.relay.clone());
         keep_running(&app, "relay", move || {
             let id = RelayId(format!("relay-{:016x}", relay.tx.chance.next()));
             Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
@@ -64,14 +64,14 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
     if roles.consumers {
         let settings = Arc::new(settings.consumer.clone());
         for subscriber in app.subscribers() {
-            let (consumer, settings) = (app.clone(), Arc::clone(&settings));
+            let (consumer, settings) = (app.outbox.clone(), Arc::clone(&settings));
             keep_running(&app, subscriber.handler.name(), move || {
                 Consumer::new(consumer.clone(), subscriber.clone(), Arc::clone(&settings)).run()
             });
         }
         let drainer = app.clone();
         keep_running(&app, "dead-letters", move || {
-            DeadLetterDrainer::new(drainer.clone(), &drainer.subscribers(), &settings).run()
+            DeadLetterDrainer::new(drainer.outbox.clone(), &drainer.subscribers(), &settings).run()
         });
     }
     if roles.jobs {

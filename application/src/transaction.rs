@@ -74,6 +74,13 @@ pub struct Transactor {
     pub policy: TxPolicy,
 }
 
+impl Transactor {
+    /// The same way for what runs by itself: not in the queue of its callers.
+    pub(crate) fn of_its_own(&self) -> Transactor {
+        Transactor { tasks: self.tasks.of_its_own(), ..self.clone() }
+    }
+}
+
 /// Runs `work` in a unit of work and commits it.
 ///
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome, so `work` must

@@ -130,7 +130,7 @@ async fn settled(app: &App, events: usize) -> Result<(), Error> {
         let consumed = view.outbox_view().consumed_of(&ids).await?.len();
         drop(view);
         let sent = rows.iter().all(|row| row.status == OutboxStatus::Sent);
-        let queues = app.broker.queues().await?;
+        let queues = app.outbox.broker.queues().await?;
         if sent && consumed == events && queues.iter().all(|queue| queue.ready + queue.unacked == 0) {
             return Ok(());
         }

@@ -62,7 +62,7 @@ impl Inbox {
     ) -> Result<AloneEnd, StoreError> {
         let mut worked = false;
         loop {
-            let (mut list, now) = (self.around(event).await?, self.app.now());
+            let (mut list, now) = (self.around(event).await?, self.outbox.now());
             let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
                 // Gone from the outbox between two looks: archived, so applied.
                 return Ok(AloneEnd::Done);
@@ -89,7 +89,7 @@ impl Inbox {
             // Once the target is settled, what waits for it is next.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
             let mine = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
-            let unordered = self.app.registry.unordered();
+            let unordered = self.outbox.registry.unordered();
             let steps = plan(&list, &targets, unordered, mine.map(|counted| &counted.event), now);
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(AloneEnd::Done)) };
             match step.verdict {
@@ -119,7 +119,7 @@ impl Inbox {
     /// Ignores a delivery of an event that was applied before.
     async fn ignore(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
         let entry = self.duplicate(row, now);
-        with_tx(&self.app.tx, move |unit, attempt| {
+        with_tx(&self.outbox.tx, move |unit, attempt| {
             let entries = vec![entry.clone()];
             Box::pin(async move { history::add(unit.outbox(), attempt, entries).await })
         })
@@ -148,13 +148,13 @@ impl Inbox {
         }
         match self.attempt(step).await? {
             Attempted::Applied | Attempted::Moved => Ok(None),
-            Attempted::Failed(kind, why) => self.fail(step, kind, &why, self.app.now()).await,
+            Attempted::Failed(kind, why) => self.fail(step, kind, &why, self.outbox.now()).await,
         }
     }
 
     /// The unsettled events of the target's aggregate in order, the target among them whatever its state.
     async fn around(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
-        let mut view = self.app.view().await?;
+        let mut view = self.outbox.view().await?;
         let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };
         let mut list =
             self.unapplied(view.outbox_view(), std::slice::from_ref(&target.event.aggregate)).await?;

@@ -43,15 +43,15 @@ impl Inbox {
     /// gate once more inside the unit.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<Attempted, StoreError> {
         let (inbox, wanted) = (self.clone(), Arc::new(step.clone()));
-        let begun = self.app.now();
-        let result = with_tx(&self.app.tx, move |unit, _| {
+        let begun = self.outbox.now();
+        let result = with_tx(&self.outbox.tx, move |unit, _| {
             let (inbox, wanted) = (inbox.clone(), Arc::clone(&wanted));
             Box::pin(async move {
                 let earlier =
                     inbox.unapplied(unit.outbox(), std::slice::from_ref(&wanted.event.aggregate)).await?;
                 let same = |u: &&Unapplied| u.event.event_id == wanted.event.event_id;
                 let moved = earlier.iter().find(same).is_some_and(|now| now.record != wanted.record);
-                if moved || is_overtaking(&wanted.event, &earlier, inbox.app.registry.unordered()) {
+                if moved || is_overtaking(&wanted.event, &earlier, inbox.outbox.registry.unordered()) {
                     return Err(InboxError::Moved);
                 }
                 inbox.apply(unit, &[&wanted], &BTreeMap::new(), inbox.settings.attempt_timeout).await
@@ -66,7 +66,7 @@ impl Inbox {
                     kind: &event.event_type,
                     trace: event.trace_id(),
                     traceparent: event.metadata.traceparent.as_deref(),
-                    took: self.app.now() - begun,
+                    took: self.outbox.now() - begun,
                     aggregate_type: &event.aggregate.kind,
                     aggregate: event.aggregate.id,
                 };
@@ -139,7 +139,7 @@ impl Inbox {
             FailureKind::Recoverable => self
                 .settings
                 .retry
-                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.app.tx.chance.next()),
+                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.chance.next()),
         };
         // It may quote a payload that others wrote.
         let message = storable(&with_prefix(why), MAX_LETTER_REASON_BYTES).into_owned();
@@ -192,11 +192,11 @@ impl Inbox {
         let earlier = counted.map(|counted| &counted.event).filter(|counted| *counted != event);
         for event in earlier.into_iter().chain([event]) {
             let step = {
-                let mut view = self.app.view().await?;
+                let mut view = self.outbox.view().await?;
                 self.target(view.outbox_view(), event).await?
             };
             let Some(step) = step else { continue };
-            let now = self.app.now();
+            let now = self.outbox.now();
             let is_resting = |record: &ConsumeRecord| record.next_retry_time.is_some_and(|due| due > now);
             let (status, attempts) = match step.record.as_ref() {
                 None => (ConsumeStatus::Waiting, 0),
@@ -226,7 +226,7 @@ impl Inbox {
         letter: Option<DeadLetter>,
     ) -> Result<Written, StoreError> {
         let job = Arc::new((record, letter));
-        let result = with_tx(&self.app.tx, move |unit, attempt| {
+        let result = with_tx(&self.outbox.tx, move |unit, attempt| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (record, letter) = job.as_ref();

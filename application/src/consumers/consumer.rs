@@ -18,7 +18,7 @@ use super::{Subscriber, sweep};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
-use crate::{App, with_tx};
+use crate::{Outbox, with_tx};
 
 /// The first pause after a failure of store or broker.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ const ALONE_FOR: TimeDelta = TimeDelta::seconds(10);
 
 /// One consumer of one process.
 pub struct Consumer {
-    app: App,
+    outbox: Outbox,
     subscriber: Subscriber,
     settings: Arc<ConsumerSettings>,
 }
@@ -39,18 +39,18 @@ type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<Taken>>>>;
 
 impl Consumer {
     /// A consumer on its queue.
-    pub fn new(app: App, subscriber: Subscriber, settings: Arc<ConsumerSettings>) -> Consumer {
-        Consumer { app, subscriber, settings }
+    pub fn new(outbox: Outbox, subscriber: Subscriber, settings: Arc<ConsumerSettings>) -> Consumer {
+        Consumer { outbox, subscriber, settings }
     }
 
     /// Consumes until the process stops, then settles what it has begun and returns the rest to the queue.
     pub async fn run(self) {
         let Some(inbox) = self.inbox().await else { return };
-        let sweeper = self.app.tx.tasks.spawn(sweep::run(inbox.clone()));
-        let stopping = self.app.tx.tasks.stopping().clone();
+        let sweeper = self.outbox.tx.tasks.spawn(sweep::run(inbox.clone()));
+        let stopping = self.outbox.tx.tasks.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
-            let subscribing = self.app.broker.subscribe(self.subscriber.queue, self.settings.prefetch);
+            let subscribing = self.outbox.broker.subscribe(self.subscriber.queue, self.settings.prefetch);
             match answered(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
@@ -73,7 +73,7 @@ impl Consumer {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = self.app.tx.clock.sleep(pause) => {}
+                () = self.outbox.tx.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -84,16 +84,16 @@ impl Consumer {
     async fn inbox(&self) -> Option<Inbox> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match subscribe(&self.app, self.subscriber.handler.name()).await {
+            match subscribe(&self.outbox, self.subscriber.handler.name()).await {
                 Ok(after_id) => {
-                    return Some(Inbox::new(&self.app, &self.subscriber, &self.settings, after_id));
+                    return Some(Inbox::new(&self.outbox, &self.subscriber, &self.settings, after_id));
                 }
                 Err(error) => warn!(%error, "[{}] cannot begin", self.subscriber.handler.name()),
             }
             tokio::select! {
                 biased;
-                () = self.app.tx.tasks.stopping().cancelled() => return None,
-                () = self.app.tx.clock.sleep(pause) => {}
+                () = self.outbox.tx.tasks.stopping().cancelled() => return None,
+                () = self.outbox.tx.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -101,9 +101,9 @@ impl Consumer {
 }
 
 /// Subscribes a consumer by name, once for all time; returns the outbox id after which it takes events.
-pub(crate) async fn subscribe(app: &App, consumer: &'static str) -> Result<i64, StoreError> {
-    let now = app.now();
-    let subscription = with_tx(&app.tx, move |unit, _| {
+pub(crate) async fn subscribe(outbox: &Outbox, consumer: &'static str) -> Result<i64, StoreError> {
+    let now = outbox.now();
+    let subscription = with_tx(&outbox.tx, move |unit, _| {
         Box::pin(async move { unit.outbox().subscribe_consumer(consumer, now).await })
     })
     .await?;
@@ -123,7 +123,7 @@ struct Worker {
 
 impl Worker {
     fn new(inbox: Inbox, subscription: Arc<dyn Subscription>) -> Worker {
-        let over = inbox.app.tx.tasks.stopping().child_token();
+        let over = inbox.outbox.tx.tasks.stopping().child_token();
         Worker { inbox, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), over }
     }
 
@@ -144,13 +144,13 @@ impl Worker {
                 self.settle(&tags, Settle::Ack).await;
             }
             let fresh = self.join_lanes(deliveries.into_iter().map(Taken::of).collect());
-            let group = if self.inbox.app.now() < alone_until {
+            let group = if self.inbox.outbox.now() < alone_until {
                 GroupEnd { alone: fresh, ..GroupEnd::default() }
             } else {
                 self.inbox.apply_group(fresh).await
             };
             if group.held_up {
-                alone_until = self.inbox.app.now() + ALONE_FOR;
+                alone_until = self.inbox.outbox.now() + ALONE_FOR;
             }
             self.settle(&group.done, Settle::Ack).await;
             self.open_lanes(group.alone);
@@ -187,7 +187,7 @@ impl Worker {
             drop(lanes);
             let worker = self.clone();
             let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
-            drop(self.inbox.app.tx.tasks.spawn(lane));
+            drop(self.inbox.outbox.tx.tasks.spawn(lane));
         }
     }
 
@@ -236,7 +236,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = self.over.cancelled() => {}
-                () = self.inbox.app.tx.clock.sleep(until) => {}
+                () = self.inbox.outbox.tx.clock.sleep(until) => {}
             }
         }
     }
@@ -247,13 +247,13 @@ impl Worker {
         count: CountFirst,
         counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
-        let app = &self.inbox.app;
-        let identity = match identify(app.view().await?.outbox_view(), &app.registry, &delivery.message).await
-        {
-            // The outbox row cannot be read until a person corrects it, so the message is parked.
-            Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
-            other => other?,
-        };
+        let outbox = &self.inbox.outbox;
+        let identity =
+            match identify(outbox.view().await?.outbox_view(), &outbox.registry, &delivery.message).await {
+                // The outbox row cannot be read until a person corrects it, so the message is parked.
+                Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
+                other => other?,
+            };
         match identity {
             Identity::Genuine(row) => self.apply_alone(&row.event_id, count, counted).await,
             Identity::Foreign(why) => {
@@ -273,10 +273,10 @@ impl Worker {
         count: CountFirst,
         counted: &mut Option<Counted>,
     ) -> Result<AloneEnd, StoreError> {
-        let begun = self.inbox.app.now();
+        let begun = self.inbox.outbox.now();
         match self.inbox.apply_alone(event, count, counted).await {
             Err(StoreError::Transient(error))
-                if (self.inbox.app.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
+                if (self.inbox.outbox.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
             {
                 warn!(%error, eventId = %event, queue = self.inbox.queue, consumer = self.inbox.name(),
                     "[{}] waited for a lock; the sweep applies the event later", self.inbox.name());
@@ -295,11 +295,11 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = worker.over.cancelled() => {}
-                () = worker.inbox.app.tx.clock.sleep(wait) => {}
+                () = worker.inbox.outbox.tx.clock.sleep(wait) => {}
             }
             worker.settle(&[tag], Settle::Nack(Requeue::Yes)).await;
         });
-        drop(self.inbox.app.tx.tasks.spawn(task));
+        drop(self.inbox.outbox.tx.tasks.spawn(task));
     }
 
     /// A settlement that fails ends the subscription: closing it returns what is still held, which comes again as a
@@ -319,7 +319,7 @@ impl Worker {
     }
 
     fn until(&self, moment: DateTime<Utc>) -> Duration {
-        (moment - self.inbox.app.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
+        (moment - self.inbox.outbox.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::ports::{
     OutboxRow, OutboxUnit, StoreError, Subscription,
 };
 use crate::settings::ConsumerSettings;
-use crate::{App, UnitError, texts, with_tx};
+use crate::{Outbox, UnitError, texts, with_tx};
 
 /// Dead letters taken at a time.
 const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);
@@ -60,26 +60,30 @@ pub(crate) fn given_up(
 
 /// Drains the dead-letter queue.
 pub struct DeadLetterDrainer {
-    app: App,
+    outbox: Outbox,
     queue: String,
     inboxes: Vec<Inbox>,
 }
 
 impl DeadLetterDrainer {
     /// A drainer that knows these consumers by their queues.
-    pub fn new(app: App, subscribers: &[Subscriber], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
-        let inboxes = subscribers.iter().map(|s| Inbox::new(&app, s, settings, i64::MAX)).collect();
-        let queue = app.topology().dead_letter_queue;
-        DeadLetterDrainer { app, queue, inboxes }
+    pub fn new(
+        outbox: Outbox,
+        subscribers: &[Subscriber],
+        settings: &Arc<ConsumerSettings>,
+    ) -> DeadLetterDrainer {
+        let inboxes = subscribers.iter().map(|s| Inbox::new(&outbox, s, settings, i64::MAX)).collect();
+        let queue = outbox.topology.dead_letter_queue.clone();
+        DeadLetterDrainer { outbox, queue, inboxes }
     }
 
     /// Drains until the process stops.
     pub async fn run(self) {
         let this = Arc::new(self);
-        let stopping = this.app.tx.tasks.stopping().clone();
+        let stopping = this.outbox.tx.tasks.stopping().clone();
         let mut told = false;
         while !stopping.is_cancelled() {
-            match answered(this.app.broker.subscribe(&this.queue, PREFETCH)).await {
+            match answered(this.outbox.broker.subscribe(&this.queue, PREFETCH)).await {
                 Ok(subscription) => {
                     told = false;
                     this.drain(subscription.as_ref()).await;
@@ -94,7 +98,7 @@ impl DeadLetterDrainer {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = this.app.tx.clock.sleep(PAUSE) => {}
+                () = this.outbox.tx.clock.sleep(PAUSE) => {}
             }
         }
     }
@@ -104,7 +108,7 @@ impl DeadLetterDrainer {
         loop {
             let deliveries = tokio::select! {
                 biased;
-                () = self.app.tx.tasks.stopping().cancelled() => return,
+                () = self.outbox.tx.tasks.stopping().cancelled() => return,
                 next = subscription.next() => match next {
                     Ok(deliveries) => Arc::new(deliveries),
                     Err(error) => return warn!(%error, "[DeadLetters] the subscription ended"),
@@ -155,7 +159,7 @@ impl DeadLetterDrainer {
         range: Range<usize>,
     ) -> Result<(), InboxError> {
         let (this, deliveries) = (Arc::clone(self), Arc::clone(deliveries));
-        let foreign = with_tx(&self.app.tx, move |unit, _| {
+        let foreign = with_tx(&self.outbox.tx, move |unit, _| {
             let (this, deliveries, range) = (Arc::clone(&this), Arc::clone(&deliveries), range.clone());
             Box::pin(async move {
                 let mut foreign = Vec::new();
@@ -174,12 +178,12 @@ impl DeadLetterDrainer {
     /// reason; without its body, should that be refused too.
     async fn park_refused(&self, delivery: &Delivery, refusal: &InboxError) -> Result<(), InboxError> {
         let why = format!("{}: the store refused to park it: {refusal}", texts::CONSUME_FAILED);
-        let foreign = foreign_letter(self.died_in(delivery), delivery, why, self.app.now());
+        let foreign = foreign_letter(self.died_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
         for most in [MAX_LETTER_BODY_BYTES, 0] {
             let letter = Arc::new(foreign.shortened(most));
             let parked = Foreign::of(delivery, &letter);
-            outcome = with_tx(&self.app.tx, move |unit, _| {
+            outcome = with_tx(&self.outbox.tx, move |unit, _| {
                 let letter = Arc::clone(&letter);
                 Box::pin(async move { Ok(unit.outbox().park(std::slice::from_ref(letter.as_ref())).await?) })
             })
@@ -207,8 +211,8 @@ impl DeadLetterDrainer {
         }
         let queue = self.died_in(delivery);
         let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
-        let now = self.app.now();
-        let reason = match (identify(unit, &self.app.registry, &delivery.message).await?, inbox) {
+        let now = self.outbox.now();
+        let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, inbox) {
             (Identity::Genuine(event), Some(inbox)) => {
                 park_event(unit, inbox, &event, now).await?;
                 return Ok(None);

@@ -63,8 +63,8 @@ impl Inbox {
         }
         let wanted = Arc::new(Wanted::of(&group));
         let (inbox, job) = (self.clone(), Arc::clone(&wanted));
-        let begun = self.app.now();
-        let settled = with_tx(&self.app.tx, move |unit, attempt| {
+        let begun = self.outbox.now();
+        let settled = with_tx(&self.outbox.tx, move |unit, attempt| {
             let (inbox, job) = (inbox.clone(), Arc::clone(&job));
             Box::pin(async move { inbox.settle_group(unit, attempt, &job, begun).await })
         })
@@ -81,7 +81,7 @@ impl Inbox {
                             kind: &envelope.event_type,
                             trace: &envelope.trace_id,
                             traceparent: delivery.message.headers.get(TRACEPARENT).map(String::as_str),
-                            took: self.app.now() - begun,
+                            took: self.outbox.now() - begun,
                             aggregate_type: &envelope.aggregate_type,
                             aggregate: envelope.aggregate_id,
                         };
@@ -102,7 +102,7 @@ impl Inbox {
             }
             Err(error) => {
                 debug!(%error, consumer = self.name(), "a group is taken apart");
-                end.held_up = (self.app.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE);
+                end.held_up = (self.outbox.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE);
                 let taken = |(delivery, envelope)| Taken { delivery, envelope: Some(envelope) };
                 end.alone.extend(group.into_iter().map(taken));
             }
@@ -126,10 +126,10 @@ impl Inbox {
             .map(|envelope| (envelope.event_id.clone(), Arc::clone(envelope)))
             .collect();
         let targets: BTreeSet<EventId> = carriers.keys().cloned().collect();
-        let now = self.app.now();
+        let now = self.outbox.now();
         let (mut apply, mut wait) = (Vec::new(), Vec::new());
         for aggregate in by_aggregate(&unapplied) {
-            for step in plan(aggregate, &targets, self.app.registry.unordered(), None, now) {
+            for step in plan(aggregate, &targets, self.outbox.registry.unordered(), None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
                     Verdict::Wait => wait.push(step.event),

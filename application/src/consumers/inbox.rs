@@ -19,7 +19,7 @@ use crate::ports::{
 };
 use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
-use crate::{App, EventRegistry, UnitError, texts};
+use crate::{EventRegistry, Outbox, UnitError, texts};
 
 /// Locks of others are waited for this long, and what a statement waits beyond it; then the delivery gives up its place.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// One consumer's side of the database.
 #[derive(Clone)]
 pub(super) struct Inbox {
-    pub(super) app: App,
+    pub(super) outbox: Outbox,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) queue: &'static str,
     pub(super) settings: Arc<ConsumerSettings>,
@@ -75,15 +75,15 @@ impl Identity {
 
 impl Inbox {
     pub(super) fn new(
-        app: &App,
+        outbox: &Outbox,
         subscriber: &Subscriber,
         settings: &Arc<ConsumerSettings>,
         after_id: i64,
     ) -> Inbox {
-        let mut app = app.clone();
-        app.tx.policy.patience = LOCK_PATIENCE;
+        let mut outbox = outbox.clone();
+        outbox.tx.policy.patience = LOCK_PATIENCE;
         Inbox {
-            app,
+            outbox,
             handler: Arc::clone(&subscriber.handler),
             queue: subscriber.queue,
             settings: Arc::clone(settings),
@@ -113,7 +113,7 @@ impl Inbox {
         carriers: &BTreeMap<EventId, Arc<Envelope>>,
         limit: Duration,
     ) -> Result<Vec<Applied>, InboxError> {
-        let begun = self.app.now();
+        let begun = self.outbox.now();
         let event = |step: &&Unapplied| match carriers.get(&step.event.event_id) {
             Some(envelope) => Ok(Event::carried_by(envelope, &step.event)),
             None => Event::of(&step.event),
@@ -122,7 +122,7 @@ impl Inbox {
         let events = events.map_err(InboxError::Handler)?;
         let handled = async {
             if planted(Mutant::DedupeOutsideTransaction) {
-                let mut effects = self.app.tx.store.begin().await?;
+                let mut effects = self.outbox.tx.store.begin().await?;
                 let applied = self.handler.apply(effects.as_mut(), &events).await?;
                 return effects.commit().await.map(|()| applied).map_err(HandlerError::Store);
             }
@@ -136,7 +136,7 @@ impl Inbox {
             let why = format!("the handler answered for {} of {} events", applied.len(), events.len());
             return Err(InboxError::Handler(HandlerError::Recoverable(why)));
         }
-        let now = self.app.now();
+        let now = self.outbox.now();
         let cost_ms = (now - begun).num_milliseconds();
         let records: Vec<Consumption> = steps
             .iter()

@@ -1,6 +1,6 @@
 //! Consumers: apply each event exactly once, in the order of its aggregate, or park it where a person sees it.
 //!
-//! Adding one: a handler in `handlers/`, a line in [`standard`], its queue in `queues`.
+//! Adding one: a handler and its line in [`standard`] in `handlers/`, its queue in `queues`.
 //!
 //! **Invariant:** the consume-log row and the handler's own writes are one transaction, committed before the ack.
 
@@ -23,12 +23,7 @@ use async_trait::async_trait;
 use handover_domain::{AggregateType, Envelope, EnvelopeError, EventBody, Order};
 use serde::de::DeserializeOwned;
 
-use crate::App;
 use crate::ports::{OutboxRow, StoreError, UnitOfWork};
-use crate::queues::{
-    COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
-    TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
-};
 use crate::relay::envelope_of;
 
 pub(crate) use answered::answered;
@@ -36,7 +31,9 @@ pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
 pub(crate) use dead_letters::{given_up, to_be_tried, written_down};
-pub use handlers::{AssetKeeper, Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks};
+pub use handlers::{
+    AssetKeeper, Credit, Fulfillment, Inventory, StatusSync, TimeoutCloser, Webhooks, standard,
+};
 
 /// An event as a handler gets it: the outbox row and its payload.
 #[derive(Debug, Clone)]
@@ -164,21 +161,6 @@ pub struct Subscriber {
     pub queue: &'static str,
     /// The handler.
     pub handler: Arc<dyn Handler>,
-}
-
-/// The consumers of the service, with their queues (spec §3 "Topology").
-pub fn standard(app: &App) -> Vec<Subscriber> {
-    vec![
-        Subscriber { queue: INVENTORY_QUEUE, handler: Arc::new(Inventory::new(app.clone())) },
-        Subscriber { queue: FULFILLMENT_QUEUE, handler: Arc::new(Fulfillment::new(app.clone())) },
-        Subscriber { queue: STATUS_SYNC_QUEUE, handler: Arc::new(StatusSync::new(app.clone())) },
-        Subscriber { queue: TIMEOUT_QUEUE, handler: Arc::new(TimeoutCloser::new(app.clone())) },
-        Subscriber { queue: COUPON_QUEUE, handler: Arc::new(AssetKeeper::of_coupons(app.clone())) },
-        Subscriber { queue: WALLET_QUEUE, handler: Arc::new(AssetKeeper::of_wallets(app.clone())) },
-        Subscriber { queue: POINTS_QUEUE, handler: Arc::new(AssetKeeper::of_points(app.clone())) },
-        Subscriber { queue: CREDIT_QUEUE, handler: Arc::new(Credit::new(app.clone())) },
-        Subscriber { queue: WEBHOOK_QUEUE, handler: Arc::new(Webhooks) },
-    ]
 }
 
 /// An event that its handler does not take: a mistake of the wiring or a stray message.

@@ -25,12 +25,12 @@ const PATIENCE_PERCENT: i32 = 150;
 
 /// Sweeps until the process stops.
 pub(super) async fn run(inbox: Inbox) {
-    let stopping = inbox.app.tx.tasks.stopping().clone();
+    let stopping = inbox.outbox.tx.tasks.stopping().clone();
     loop {
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
-            () = inbox.app.tx.clock.sleep(inbox.settings.sweep_interval) => {}
+            () = inbox.outbox.tx.clock.sleep(inbox.settings.sweep_interval) => {}
         }
         if let Err(error) = sweep(&inbox).await {
             warn!(%error, consumer = inbox.name(), "[{}] the sweep failed; it comes again", inbox.name());
@@ -39,13 +39,13 @@ pub(super) async fn run(inbox: Inbox) {
 }
 
 async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
-    let now = inbox.app.now();
+    let now = inbox.outbox.now();
     let idle_since = now - TimeDelta::from_std(inbox.settings.sweep_interval).unwrap_or_default();
     let leftovers =
-        inbox.app.view().await?.outbox_view().leftovers(inbox.name(), idle_since, now, BATCH).await?;
+        inbox.outbox.view().await?.outbox_view().leftovers(inbox.name(), idle_since, now, BATCH).await?;
     let mut postponed = 0;
     for event in leftovers {
-        if inbox.app.tx.tasks.stopping().is_cancelled() {
+        if inbox.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
         if planted(Mutant::LeftoversForgotten) {
@@ -67,7 +67,7 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
 async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let name = inbox.name();
     // One view at a time: whoever holds one and waits for another can wait for ever on a store with few.
-    let Some(mark) = inbox.app.view().await?.outbox_view().consumer_subscription(name).await? else {
+    let Some(mark) = inbox.outbox.view().await?.outbox_view().consumer_subscription(name).await? else {
         return Ok(());
     };
     let on_its_way = inbox.settings.lost_after + inbox.handler.delay();
@@ -75,11 +75,11 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     if queued(inbox).await {
         patience = patience.checked_mul(PATIENCE_PERCENT).map_or(TimeDelta::MAX, |patience| patience / 100);
     }
-    let now = inbox.app.now();
+    let now = inbox.outbox.now();
     let Some(until) = now.checked_sub_signed(patience) else { return Ok(()) };
     if mark.checked_until > now {
         // The clock was set back: what is sent from now on lies behind the mark.
-        return with_tx(&inbox.app.tx, move |unit, _| {
+        return with_tx(&inbox.outbox.tx, move |unit, _| {
             Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })
         .await;
@@ -88,7 +88,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
         return Ok(());
     }
     let types = inbox.handler.takes();
-    let mut view = inbox.app.view().await?;
+    let mut view = inbox.outbox.view().await?;
     let lost =
         view.outbox_view().unseen(name, types, mark.after_id, mark.checked_until, until, BATCH).await?;
     drop(view);
@@ -97,7 +97,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     }
     let mut all_settled = true;
     for row in &lost {
-        if inbox.app.tx.tasks.stopping().is_cancelled() {
+        if inbox.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
         warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue,
@@ -105,7 +105,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
         all_settled &= take_up(inbox, &row.event_id).await? != TakenUp::Refused;
     }
     if all_settled && lost.len() < BATCH as usize {
-        with_tx(&inbox.app.tx, move |unit, _| {
+        with_tx(&inbox.outbox.tx, move |unit, _| {
             Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })
         .await?;
@@ -129,11 +129,11 @@ enum TakenUp {
 async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> {
     let mut counted = None;
     loop {
-        let begun = inbox.app.now();
+        let begun = inbox.outbox.now();
         match inbox.apply_alone(event, CountFirst::Yes, &mut counted).await {
             Ok(_) => return Ok(TakenUp::Known),
             Err(StoreError::Transient(error))
-                if (inbox.app.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
+                if (inbox.outbox.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
             {
                 debug!(%error, eventId = %event, consumer = inbox.name(), "[{}] waited for a lock", inbox.name());
                 inbox.postpone(event, counted.as_ref()).await?;
@@ -144,8 +144,8 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> 
                 warn!(%error, consumer = inbox.name(), "[{}] the store failed; the sweep pauses", inbox.name());
                 tokio::select! {
                     biased;
-                    () = inbox.app.tx.tasks.stopping().cancelled() => return Err(error),
-                    () = inbox.app.tx.clock.sleep(OUTAGE_PAUSE) => {}
+                    () = inbox.outbox.tx.tasks.stopping().cancelled() => return Err(error),
+                    () = inbox.outbox.tx.clock.sleep(OUTAGE_PAUSE) => {}
                 }
             }
             Err(error) => {
@@ -159,7 +159,7 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> 
 
 /// Whether the queue still holds messages; a broker that does not answer may hold any.
 async fn queued(inbox: &Inbox) -> bool {
-    match answered(inbox.app.broker.queues()).await {
+    match answered(inbox.outbox.broker.queues()).await {
         Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue && queue.ready > 0),
         Err(_) => true,
     }

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{DueQuery, OnFailed, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
-use crate::{App, Wake};
+use crate::{Outbox, Wake};
 use ownership::Ownership;
 use window::WindowEnd;
 
@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// One relay of one process.
 pub struct Relay {
-    app: App,
+    outbox: Outbox,
     wake: Wake,
     settings: RelaySettings,
     ownership: Ownership,
@@ -41,14 +41,14 @@ pub struct Relay {
 
 impl Relay {
     /// A relay under this id, which no other run of any relay may have.
-    pub fn new(app: App, wake: Wake, id: RelayId, settings: RelaySettings) -> Relay {
-        let ownership = Ownership::new(app.tx.clone(), id, settings.lease_ms);
-        Relay { app, wake, settings, ownership, pause: FIRST_PAUSE, blocked: false }
+    pub fn new(outbox: Outbox, wake: Wake, id: RelayId, settings: RelaySettings) -> Relay {
+        let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
+        Relay { outbox, wake, settings, ownership, pause: FIRST_PAUSE, blocked: false }
     }
 
     /// Publishes until the process stops; then gives its partitions back. An outage only makes it wait.
     pub async fn run(mut self) {
-        let stopping = self.app.tx.tasks.stopping().clone();
+        let stopping = self.outbox.tx.tasks.stopping().clone();
         info!(relay = %self.ownership.id(), "[OutboxRelay] started");
         while !stopping.is_cancelled() {
             match self.step().await {
@@ -59,7 +59,7 @@ impl Relay {
                         biased;
                         () = stopping.cancelled() => {}
                         _ = self.wake.rung() => {}
-                        () = self.app.tx.clock.sleep(longest) => {}
+                        () = self.outbox.tx.clock.sleep(longest) => {}
                     }
                 }
                 Ok(Step::BrokerAway) => self.back_off().await,
@@ -84,7 +84,7 @@ impl Relay {
             return Ok(Step::BrokerAway);
         }
         // One moment for both questions: what becomes due between them would be in neither answer.
-        let now = self.app.now();
+        let now = self.outbox.now();
         let due = self.due(owned, now).await?;
         if due.is_empty() {
             return Ok(Step::Idle(self.idle_for(owned, now).await?));
@@ -97,7 +97,7 @@ impl Relay {
 
     /// Whether the broker takes nothing at the moment: then nothing is read that it could be given. Told once.
     async fn is_blocked(&mut self) -> bool {
-        let reason = self.app.broker.blocked().await;
+        let reason = self.outbox.broker.blocked().await;
         match (&reason, self.blocked) {
             (Some(reason), false) => {
                 warn!(%reason, "[OutboxRelay] [ALERT] the broker takes no messages; events wait")
@@ -110,7 +110,7 @@ impl Relay {
     }
 
     async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut view = self.app.view().await?;
+        let mut view = self.outbox.view().await?;
         let on_failed = match self.settings.on_failed {
             OnFailed::Hold if planted(Mutant::RelayIgnoresHeld) => OnFailed::Continue,
             on_failed @ (OnFailed::Hold | OnFailed::Continue) => on_failed,
@@ -119,7 +119,7 @@ impl Relay {
             partitions: owned,
             now,
             on_failed,
-            unordered: self.app.registry.unordered().clone(),
+            unordered: self.outbox.registry.unordered().clone(),
             limit: self.settings.batch.get(),
         };
         view.outbox_view().outbox_due(&query).await
@@ -127,7 +127,7 @@ impl Relay {
 
     /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.
     async fn idle_for(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
-        let next_due = self.app.view().await?.outbox_view().outbox_next_due(owned, now).await?;
+        let next_due = self.outbox.view().await?.outbox_view().outbox_next_due(owned, now).await?;
         let until_due =
             next_due.and_then(|due| (due - now).to_std().ok()).unwrap_or(self.settings.scan_interval);
         Ok(until_due.min(self.settings.scan_interval).min(self.ownership.until_tick()))
@@ -136,15 +136,15 @@ impl Relay {
     async fn back_off(&mut self) {
         let deadline = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(self.settings.probe_cap);
-        while Instant::now() < deadline && !self.app.tx.tasks.stopping().is_cancelled() {
+        while Instant::now() < deadline && !self.outbox.tx.tasks.stopping().is_cancelled() {
             // The lease is kept through an outage of the broker; a store that is away is not asked again at once.
             let kept = self.ownership.tick_if_due(ownership::Surplus::GiveBack).await;
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = if kept.is_ok() { left.min(self.ownership.until_tick()) } else { left };
             tokio::select! {
                 biased;
-                () = self.app.tx.tasks.stopping().cancelled() => {}
-                () = self.app.tx.clock.sleep(wait.max(Duration::from_millis(1))) => {}
+                () = self.outbox.tx.tasks.stopping().cancelled() => {}
+                () = self.outbox.tx.clock.sleep(wait.max(Duration::from_millis(1))) => {}
             }
         }
     }

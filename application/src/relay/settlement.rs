@@ -40,7 +40,7 @@ impl Relay {
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         let partition = |event: &EventId| rows.get(event).map(|row| row.partition());
         // One moment for every attempt at the unit, by which an entry is known again.
-        let at = self.app.now();
+        let at = self.outbox.now();
         let entry = |failed: &FailedPublish| Some(history_of(rows.get(&failed.event_id)?, failed, at));
         let history = by_partition(results.failed.iter().filter_map(entry).collect(), |entry| {
             partition(&entry.event_id)
@@ -60,8 +60,8 @@ impl Relay {
             failed: by_partition(results.failed, |failed| partition(&failed.event_id)),
             history,
         });
-        let (work, clock) = (Arc::clone(&job), Arc::clone(&self.app.tx.clock));
-        let ours = with_tx(&self.app.tx, move |unit, attempt| {
+        let (work, clock) = (Arc::clone(&job), Arc::clone(&self.outbox.tx.clock));
+        let ours = with_tx(&self.outbox.tx, move |unit, attempt| {
             // The moment of this attempt: whoever looks for lost events counts from when they were really sent.
             let (job, now) = (Arc::clone(&work), clock.now());
             Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
@@ -78,7 +78,7 @@ impl Relay {
     }
 
     fn report(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
-        let now = self.app.now();
+        let now = self.outbox.now();
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             metrics::counter!(SENT).increment(confirmed.len() as u64);

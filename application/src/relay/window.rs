@@ -42,7 +42,7 @@ impl Relay {
         let mut stuck: BTreeSet<(i64, String, i64)> = BTreeSet::new();
         // The epochs in which the rows were read: what is found out about them counts in no other.
         let holds = self.ownership.holds();
-        let registry = Arc::clone(&self.app.registry);
+        let registry = Arc::clone(&self.outbox.registry);
         let unordered = registry.unordered();
         for round in rounds(&due, unordered) {
             let owned = self.ownership.owned_since(&holds);
@@ -56,7 +56,7 @@ impl Relay {
             stuck.extend(
                 undone.filter(|_| !planted(Mutant::PublishOvertakesFailed)).map(|row| lane(row, unordered)),
             );
-            if results.broker_away || self.app.tx.tasks.stopping().is_cancelled() {
+            if results.broker_away || self.outbox.tx.tasks.stopping().is_cancelled() {
                 break;
             }
         }
@@ -68,7 +68,7 @@ impl Relay {
     async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         let (mut window, mut sent) = (Vec::with_capacity(ready.len()), Vec::with_capacity(ready.len()));
         for row in ready {
-            match outgoing(&self.app.registry, row) {
+            match outgoing(&self.outbox.registry, row) {
                 Ok(message) => {
                     window.push(message);
                     sent.push(*row);
@@ -106,10 +106,10 @@ impl Relay {
     /// Finds the message for which the broker closes the door, and charges it alone.
     async fn publish_singly(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
-            if self.app.tx.tasks.stopping().is_cancelled() {
+            if self.outbox.tx.tasks.stopping().is_cancelled() {
                 return;
             }
-            let Ok(message) = outgoing(&self.app.registry, row) else { continue };
+            let Ok(message) = outgoing(&self.outbox.registry, row) else { continue };
             match self.publish(vec![message]).await {
                 Ok(outcomes) => self.sort(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results),
                 Err(BrokerError::Refused { what }) => results.failed.push(self.charged(row, &what)),
@@ -127,8 +127,8 @@ impl Relay {
     /// The publish is a task of its own: it goes on while a lease is renewed, which on one database may have to wait for
     /// the very connection that the publish holds.
     async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let (broker, limit) = (Arc::clone(&self.app.broker), self.settings.confirm_timeout);
-        let stopping = self.app.tx.tasks.stopping().clone();
+        let (broker, limit) = (Arc::clone(&self.outbox.broker), self.settings.confirm_timeout);
+        let stopping = self.outbox.tx.tasks.stopping().clone();
         let publish = async move {
             tokio::select! {
                 biased;
@@ -139,7 +139,7 @@ impl Relay {
                 } => late,
             }
         };
-        let mut answer = self.app.tx.tasks.spawn(publish);
+        let mut answer = self.outbox.tx.tasks.spawn(publish);
         loop {
             tokio::select! {
                 biased;
@@ -153,10 +153,10 @@ impl Relay {
                         Err(panic) => Err(BrokerError::Unreachable(Box::new(panic))),
                     };
                 }
-                () = self.app.tx.clock.sleep(self.ownership.until_tick()) => {
+                () = self.outbox.tx.clock.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
                         warn!(%error, "[OutboxRelay] the leases were not renewed");
-                        self.app.tx.clock.sleep(super::FIRST_PAUSE).await;
+                        self.outbox.tx.clock.sleep(super::FIRST_PAUSE).await;
                     }
                 }
             }
@@ -204,14 +204,14 @@ impl Relay {
             if row.retry_count > 0 && planted(Mutant::PublishRetriesUnbounded) { 0 } else { row.retry_count };
         let retry_count = before.saturating_add(1);
         let failures = NonZeroU32::MIN.saturating_add(before);
-        let next = match self.settings.retry.after(failures, self.app.tx.chance.next()) {
+        let next = match self.settings.retry.after(failures, self.outbox.tx.chance.next()) {
             Retry::After(_)
                 if retry_count <= row.max_retry_count && planted(Mutant::PublishBackoffIgnored) =>
             {
-                Some(self.app.now())
+                Some(self.outbox.now())
             }
             Retry::After(delay) if retry_count <= row.max_retry_count => {
-                TimeDelta::from_std(delay).ok().map(|delay| self.app.now() + delay)
+                TimeDelta::from_std(delay).ok().map(|delay| self.outbox.now() + delay)
             }
             Retry::After(_) | Retry::GiveUp => None,
         };

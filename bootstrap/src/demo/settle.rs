@@ -107,7 +107,7 @@ async fn look(until: Until, app: &App, store: &dyn Store) -> Result<Sight, Store
 
 /// How many messages are in the queues; a broker that does not answer may hold any.
 pub(super) async fn queued(app: &App) -> u64 {
-    match app.broker.queues().await {
+    match app.outbox.broker.queues().await {
         Ok(queues) => queues.iter().map(|queue| queue.ready + queue.unacked).sum(),
         Err(_) => u64::MAX,
     }

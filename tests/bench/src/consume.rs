@@ -63,7 +63,7 @@ async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchErr
     let subscriber = Subscriber { queue: FULFILLMENT_QUEUE, handler };
     let settings = ConsumerSettings { prefetch: plan.prefetch, ..fixture.config.settings.consumer.clone() };
     fixture.statements.reset();
-    let consumer = Consumer::new(app.clone(), subscriber, Arc::new(settings));
+    let consumer = Consumer::new(app.outbox.clone(), subscriber, Arc::new(settings));
     let consumer = app.tx.tasks.spawn(consumer.run());
     recorder.wait_for_acks(u64::from(plan.events)).await;
     let finished = Instant::now();

@@ -70,7 +70,7 @@ pub(crate) async fn drain(
     let mut connection = fixture.connection().await?;
     let memory_before = memory::start();
     fixture.statements.reset();
-    let relay = Relay::new(app.clone(), fixture.wake.clone(), id, settings);
+    let relay = Relay::new(app.outbox.clone(), fixture.wake.clone(), id, settings);
     let relay = app.tx.tasks.spawn(relay.run());
     recorder.wait_for_confirms(u64::from(events)).await;
     while connection.has_pending().await.map_err(baseline_error("the outbox cannot be read"))? {

@@ -12,7 +12,7 @@ const WORDS: [&str; 10] =
 const OTHERS: [&str; 3] = ["production", "heckpoints", "ndpoints"];
 
 /// Files and folders of the toolkit's half.
-const TOOLKIT: [&str; 31] = [
+const TOOLKIT: [&str; 32] = [
     "adapters/memory/src",
     "adapters/otlp/src",
     "adapters/rabbitmq/src",
@@ -23,6 +23,7 @@ const TOOLKIT: [&str; 31] = [
     "application/src/foreign.rs",
     "application/src/history.rs",
     "application/src/lease_watch.rs",
+    "application/src/outbox.rs",
     "application/src/ports",
     "application/src/registry.rs",
     "application/src/relay",

@@ -43,7 +43,7 @@ pub async fn blocked(
 ) -> Result<Page<Numbered<Blocked>>, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
     let most = limit.saturating_add(1);
-    let unordered = app.registry.unordered();
+    let unordered = app.outbox.registry.unordered();
     let mut view = app.view().await?;
     let mut items = view.outbox_view().waiting_page(unordered, tenant, app.now(), before, most).await?;
     if app.rules.on_failed == OnFailed::Hold {
@@ -171,7 +171,7 @@ pub async fn outbox(
 /// How full each queue is; depths carry no payload and are for every operator.
 pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
     visible_tenant(context, None)?;
-    let queues = app.broker.queues().await?;
+    let queues = app.outbox.broker.queues().await?;
     // Of its own tenant, as it is about no rows.
     Action::look("queues.list", []).told(app, context, Some(context.tenant), count(queues.len())).await?;
     Ok(queues)

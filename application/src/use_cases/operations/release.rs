@@ -34,7 +34,7 @@ pub async fn release_aggregate(
     ]);
     let action = Action { name: "outbox.release", selection, reason };
     let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), app.now()) };
-    let job = Arc::new((aggregate, entry, Arc::clone(&app.registry)));
+    let job = Arc::new((aggregate, entry, Arc::clone(&app.outbox.registry)));
     let released: Result<u64, StoreError> = with_tx(&app.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move {

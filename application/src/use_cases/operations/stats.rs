@@ -68,14 +68,14 @@ pub async fn stats(
     let blocked = match app.rules.on_failed {
         OnFailed::Continue => 0,
         OnFailed::Hold => {
-            let unordered = app.registry.unordered();
+            let unordered = app.outbox.registry.unordered();
             view.outbox_view().blocked_page(unordered, tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len()
                 as u64
         }
     };
     // Before the broker is asked: it may live in the same database.
     drop(view);
-    let queues = match answered(app.broker.queues()).await {
+    let queues = match answered(app.outbox.broker.queues()).await {
         Ok(queues) => Some(queues),
         Err(error) => {
             debug!(%error, "the broker tells no depths");
@@ -93,7 +93,7 @@ pub async fn stats(
         blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
         more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
         queues,
-        broker_blocked: app.broker.blocked().await,
+        broker_blocked: app.outbox.broker.blocked().await,
     })
 }
 

@@ -17,7 +17,7 @@ use super::{Cut, step, sweep};
 use crate::support::pass;
 
 fn relay(app: &App, wake: &Wake, name: &str) -> Relay {
-    Relay::new(app.clone(), wake.clone(), RelayId(name.to_owned()), RelaySettings::default())
+    Relay::new(app.outbox.clone(), wake.clone(), RelayId(name.to_owned()), RelaySettings::default())
 }
 
 /// Runs a loop for so many steps and cuts it: its future is dropped, or the process ends under it.
@@ -77,7 +77,7 @@ fn fulfillment(app: &App) -> Subscriber {
 }
 
 fn consumer(app: &App) -> Consumer {
-    Consumer::new(app.clone(), fulfillment(app), Arc::new(ConsumerSettings::default()))
+    Consumer::new(app.outbox.clone(), fulfillment(app), Arc::new(ConsumerSettings::default()))
 }
 
 /// A paid order whose ORDER_PAID is in the consumer's queue, and its event.

@@ -169,8 +169,12 @@ fn redrive_is_done_and_recorded_or_neither() {
 fn release_is_done_and_recorded_or_neither() {
     sweep("release_aggregate", async |cut, polls| {
         let action = async |app: &App| {
-            let failed =
-                app.view().await?.outbox_view().blocked_page(app.registry.unordered(), None, None, 1).await?;
+            let failed = app
+                .view()
+                .await?
+                .outbox_view()
+                .blocked_page(app.outbox.registry.unordered(), None, None, 1)
+                .await?;
             let aggregate =
                 failed.first().map(|it| (it.effect.aggregate.kind.clone(), it.effect.aggregate.id));
             let Some(aggregate) = aggregate else { return Ok(0) };

@@ -74,7 +74,7 @@ async fn events_of_an_added_type_take_the_whole_way_once_and_in_order() {
         world.deliver(QUEUE, "first").await;
         eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
         assert_eq!(world.effects(7).await, ["first", "second"], "the second copy changes nothing");
-        let queues = process.app.topology().queues.len();
+        let queues = process.app.outbox.topology.queues.len();
         assert_eq!(queues, if marketplace == Marketplace::Runs { 12 } else { 2 }, "{marketplace:?}");
     }
 }

@@ -70,7 +70,7 @@ async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_eff
     let before = left(&market).await;
 
     let rows = market.world.rows().await;
-    let unordered = market.app().registry.unordered();
+    let unordered = market.app().outbox.registry.unordered();
     let is_of_order =
         |row: &&OutboxRow| row.aggregate.kind == "Order" && unordered.is_ordered(&row.event_type);
     let of_orders: Vec<&OutboxRow> = rows.iter().filter(is_of_order).collect();

@@ -214,19 +214,20 @@ impl Process {
     }
 
     pub(crate) fn start_relay(&self, name: &str, settings: RelaySettings) {
-        let relay = Relay::new(self.app.clone(), self.wake.clone(), RelayId(name.to_owned()), settings);
+        let relay =
+            Relay::new(self.app.outbox.clone(), self.wake.clone(), RelayId(name.to_owned()), settings);
         drop(self.app.tx.tasks.spawn(relay.run()));
     }
 
     /// Starts a consumer and waits until it takes events.
     pub(crate) async fn start_consumer(&self, subscriber: &Subscriber, settings: ConsumerSettings) {
-        let consumer = Consumer::new(self.app.clone(), subscriber.clone(), Arc::new(settings));
+        let consumer = Consumer::new(self.app.outbox.clone(), subscriber.clone(), Arc::new(settings));
         drop(self.app.tx.tasks.spawn(consumer.run()));
         pass(millis(1)).await;
     }
 
     pub(crate) fn start_drainer(&self, subscribers: &[Subscriber]) {
-        let drainer = DeadLetterDrainer::new(self.app.clone(), subscribers, &Arc::default());
+        let drainer = DeadLetterDrainer::new(self.app.outbox.clone(), subscribers, &Arc::default());
         drop(self.app.tx.tasks.spawn(drainer.run()));
     }
 

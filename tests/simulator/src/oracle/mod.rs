@@ -261,7 +261,7 @@ async fn case<'a>(evidence: &'a Evidence, rows: &'a [OutboxRow]) -> Result<Case<
         OnFailed::Continue => BTreeSet::new(),
         OnFailed::Hold => view
             .outbox_view()
-            .blocked_page(evidence.app.registry.unordered(), None, None, ALL)
+            .blocked_page(evidence.app.outbox.registry.unordered(), None, None, ALL)
             .await?
             .into_iter()
             .map(|held| held.effect.aggregate)

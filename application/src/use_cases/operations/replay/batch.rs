@@ -159,7 +159,7 @@ async fn publish<'a>(app: &App, letters: &[&'a Ready], end: &mut BatchEnd) -> Ve
     if window.is_empty() {
         return Vec::new();
     }
-    let outcomes = match tokio::time::timeout(CONFIRM_TIMEOUT, app.broker.publish(window)).await {
+    let outcomes = match tokio::time::timeout(CONFIRM_TIMEOUT, app.outbox.broker.publish(window)).await {
         Ok(Ok(outcomes)) => outcomes,
         Ok(Err(error)) => {
             warn!(%error, "[DeadLetters] the broker did not take a replay");

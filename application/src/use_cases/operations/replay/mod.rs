@@ -87,7 +87,7 @@ pub async fn replay_dead_letters(
         return Ok(replayed);
     }
     // With a broker that is away nothing is begun.
-    answered(app.broker.queues()).await?;
+    answered(app.outbox.broker.queues()).await?;
     let ready = ready.into_iter().map(|letter| (letter.event.aggregate.tenant, letter));
     let units = action.units(context, ready, BATCH, app.now());
     let parts = units.len();
