@@ -77,8 +77,10 @@ impl App {
             broker,
             registry: Arc::new(none.registry(rules.pending_timeout)),
             topology: Arc::new(none.topology(rules.pending_timeout)),
+            consumers: Arc::default(),
+            on_failed: rules.on_failed,
         };
-        App {
+        let app = App {
             ids: Arc::new(Ids::new(tx.clone())),
             tx,
             outbox,
@@ -87,7 +89,15 @@ impl App {
             extensions: Arc::default(),
             requests: Arc::default(),
             keys: None,
-        }
+        };
+        app.with_its_consumers()
+    }
+
+    fn with_its_consumers(mut self) -> App {
+        let consumers = self.subscribers();
+        let named = consumers.iter().map(|subscriber| (subscriber.queue, subscriber.handler.name()));
+        self.outbox.consumers = Arc::new(named.collect());
+        self
     }
 
     /// The same application with this payment gateway.
@@ -102,7 +112,7 @@ impl App {
             topology: Arc::new(extensions.topology(self.rules.pending_timeout)),
             ..self.outbox
         };
-        App { extensions: Arc::new(extensions), outbox, ..self }
+        App { extensions: Arc::new(extensions), outbox, ..self }.with_its_consumers()
     }
 
     /// The same application with these limits of idempotency keys.

@@ -1,10 +1,11 @@
-//! The outbox of one process: what its relay, its consumers and its drainer work with.
+//! The outbox of one process: what its relay, its consumers, its drainer and its operators work with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::ports::{Broker, StoreError, View};
+use crate::ports::{Broker, OnFailed, StoreError, View};
 use crate::topology::Topology;
 use crate::{EventRegistry, Transactor};
 
@@ -19,6 +20,10 @@ pub struct Outbox {
     pub registry: Arc<EventRegistry>,
     /// What the broker must offer.
     pub topology: Arc<Topology>,
+    /// The consumer of each queue, by the queue's name.
+    pub consumers: Arc<BTreeMap<&'static str, &'static str>>,
+    /// What a given-up event means for later ones of its aggregate.
+    pub on_failed: OnFailed,
 }
 
 impl Outbox {

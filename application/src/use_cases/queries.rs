@@ -207,7 +207,7 @@ async fn look_at_refunds(
     shown: u64,
 ) -> Result<(), UseCaseError> {
     let look = Action::look_at_people("refunds.list", context, [("orderId", Some(order.get().into()))]);
-    Ok(look.told(app, context, Some(context.tenant), shown).await?)
+    Ok(look.told(&app.outbox, context, Some(context.tenant), shown).await?)
 }
 
 fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {

@@ -18,7 +18,7 @@ use crate::ports::{
     OutboxRow, OutboxUnit, StoreError,
 };
 use crate::use_cases::{UseCaseError, one_row};
-use crate::{App, Attempt, CommandContext, with_tx};
+use crate::{Attempt, CommandContext, Outbox, with_tx};
 
 /// How many letters one unit of work decides about.
 const UNIT: usize = 500;
@@ -57,11 +57,11 @@ pub struct Discarded {
 /// Closes dead letters without their having taken effect; none of them does later. They stay where they are, with the
 /// reason. One whose event was applied meanwhile is closed as replayed.
 pub async fn discard_dead_letters(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     command: DiscardLetters,
 ) -> Result<Discarded, UseCaseError> {
-    let chosen = command.letters.choose(app, context).await?;
+    let chosen = command.letters.choose(outbox, context).await?;
     let mut discarded = Discarded {
         dry_run: command.dry_run,
         matched: chosen.letters.len() as u64,
@@ -70,27 +70,27 @@ pub async fn discard_dead_letters(
         ..Discarded::default()
     };
     let tenant = only(chosen.letters.iter().map(|letter| letter.tenant)).or(command.letters.tenant());
-    let cases = cases(app, chosen.letters).await?;
+    let cases = cases(outbox, chosen.letters).await?;
     let action = Action {
         name: "dead-letters.discard",
         selection: command.letters.selection(),
         reason: Some(command.reason),
     };
     if command.dry_run {
-        let standing = Standing::read(app.view().await?.outbox_view(), &cases).await?;
+        let standing = Standing::read(outbox.view().await?.outbox_view(), &cases).await?;
         discarded.refused =
             cases.iter().filter_map(|case| case.refused(standing.verdict(case).why())).collect();
-        action.dry_run().told(app, context, tenant, discarded.matched).await?;
+        action.dry_run().told(outbox, context, tenant, discarded.matched).await?;
         return Ok(discarded);
     }
     if cases.is_empty() {
-        action.told(app, context, tenant, 0).await?;
+        action.told(outbox, context, tenant, 0).await?;
         return Ok(discarded);
     }
     let cases = cases.into_iter().map(|case| (case.letter.tenant, case));
-    for (part, unit) in action.units(context, cases, UNIT, app.now()).into_iter().enumerate() {
+    for (part, unit) in action.units(context, cases, UNIT, outbox.now()).into_iter().enumerate() {
         let unit = Arc::new(unit);
-        match close(app, &unit).await {
+        match close(outbox, &unit).await {
             Ok(whys) => {
                 discarded.discarded += whys.iter().filter(|why| why.is_none()).count() as u64;
                 let refused = unit.rows.iter().zip(whys).filter_map(|(case, why)| case.refused(why));
@@ -114,14 +114,12 @@ struct Case {
     event: Option<(&'static str, OutboxRow)>,
 }
 
-async fn cases(app: &App, letters: Vec<DeadLetter>) -> Result<Vec<Case>, StoreError> {
+async fn cases(outbox: &Outbox, letters: Vec<DeadLetter>) -> Result<Vec<Case>, StoreError> {
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
-    let rows = app.view().await?.outbox_view().outbox_by_event(&ids).await?;
+    let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
-    let consumers: BTreeMap<&str, &'static str> =
-        app.subscribers().iter().map(|subscriber| (subscriber.queue, subscriber.handler.name())).collect();
     let case = |letter: DeadLetter| {
-        let consumer = consumers.get(letter.queue.as_str()).copied();
+        let consumer = outbox.consumers.get(letter.queue.as_str()).copied();
         let event = rows.get(letter.key.as_str()).map(|row| OutboxRow::clone(row));
         Case { event: consumer.zip(event), letter }
     };
@@ -204,9 +202,12 @@ impl Standing {
 }
 
 /// One unit; tells of each letter why it is not given up, if it is not.
-async fn close(app: &App, unit: &Arc<ActionUnit<Case>>) -> Result<Vec<Option<&'static str>>, StoreError> {
+async fn close(
+    outbox: &Outbox,
+    unit: &Arc<ActionUnit<Case>>,
+) -> Result<Vec<Option<&'static str>>, StoreError> {
     let job = Arc::clone(unit);
-    with_tx(&app.tx, move |unit, attempt| {
+    with_tx(&outbox.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move { close_in(unit.outbox(), attempt, &job).await })
     })

@@ -9,7 +9,7 @@ use super::{Named, asked};
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
-use crate::{App, CommandContext};
+use crate::{CommandContext, Outbox};
 
 /// The greatest number of dead letters that one call decides about.
 pub const MAX_LETTERS: u32 = 1_000;
@@ -72,11 +72,15 @@ pub(super) struct Chosen {
 }
 
 impl Letters {
-    pub(super) async fn choose(&self, app: &App, context: &CommandContext) -> Result<Chosen, UseCaseError> {
+    pub(super) async fn choose(
+        &self,
+        outbox: &Outbox,
+        context: &CommandContext,
+    ) -> Result<Chosen, UseCaseError> {
         match self {
             Letters::Keys { keys, queue } => {
                 let tenant = visible_tenant(context, None)?;
-                let mut letters = app.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
+                let mut letters = outbox.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
                 letters.retain(|letter| {
                     tenant.is_none_or(|tenant| letter.tenant == tenant)
                         && queue.as_ref().is_none_or(|queue| letter.queue == *queue)
@@ -93,7 +97,7 @@ impl Letters {
                     event_type: event_type.clone(),
                     status: None,
                 };
-                undecided(app, &filter).await
+                undecided(outbox, &filter).await
             }
         }
     }
@@ -126,8 +130,8 @@ impl Letters {
 }
 
 /// The oldest that a filter chooses among those that nobody decided about.
-async fn undecided(app: &App, filter: &DeadLetterFilter) -> Result<Chosen, UseCaseError> {
-    let mut view = app.view().await?;
+async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Chosen, UseCaseError> {
+    let mut view = outbox.view().await?;
     let (mut letters, mut more) = (Vec::new(), false);
     for status in UNDECIDED {
         let filter = DeadLetterFilter { status: Some(status), ..filter.clone() };

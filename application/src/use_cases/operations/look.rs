@@ -13,20 +13,20 @@ use crate::ports::{
 };
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::{Page, visible_tenant};
-use crate::{App, CommandContext, privacy};
+use crate::{CommandContext, Outbox, privacy};
 
 /// One event, wherever it stands; people in it are masked but for `pii`.
 pub async fn find_event(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     id: &EventId,
 ) -> Result<OutboxRow, UseCaseError> {
     let tenant = visible_tenant(context, None)?;
-    let mut rows = app.view().await?.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
+    let mut rows = outbox.view().await?.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
     let of = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
     let look = Action::look_at_people("outbox.show", context, [("eventId", Some(id.as_str().into()))]);
-    look.told(app, context, of, count(rows.len())).await?;
+    look.told(outbox, context, of, count(rows.len())).await?;
     let mut row = rows.pop().ok_or(UseCaseError::NotFound { what: "event" })?;
     row.payload = privacy::shown(context, row.payload);
     Ok(row)
@@ -35,7 +35,7 @@ pub async fn find_event(
 /// Aggregates whose next event waits: for its time, or, where failed events hold (`outbox.on-failed = "hold"`), behind
 /// one that a person has to decide about.
 pub async fn blocked(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     tenant: Option<TenantId>,
     before: Option<i64>,
@@ -43,10 +43,10 @@ pub async fn blocked(
 ) -> Result<Page<Numbered<Blocked>>, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
     let most = limit.saturating_add(1);
-    let unordered = app.outbox.registry.unordered();
-    let mut view = app.view().await?;
-    let mut items = view.outbox_view().waiting_page(unordered, tenant, app.now(), before, most).await?;
-    if app.rules.on_failed == OnFailed::Hold {
+    let unordered = outbox.registry.unordered();
+    let mut view = outbox.view().await?;
+    let mut items = view.outbox_view().waiting_page(unordered, tenant, outbox.now(), before, most).await?;
+    if outbox.on_failed == OnFailed::Hold {
         items.extend(view.outbox_view().blocked_page(unordered, tenant, before, most).await?);
         items.sort_by_key(|row| Reverse(row.id));
         items.truncate(most as usize);
@@ -54,7 +54,7 @@ pub async fn blocked(
     drop(view);
     let page = Page::cut(items, limit, |row| row.id);
     let look = Action::look("outbox.blocked", [of_tenant(tenant), ("cursor", before.map(Value::from))]);
-    look.told(app, context, tenant, count(page.items.len())).await?;
+    look.told(outbox, context, tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
@@ -71,14 +71,14 @@ pub struct Parked {
 
 /// Dead letters, the last parked first; people in them are masked but for `pii`.
 pub async fn dead_letters(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     mut filter: DeadLetterFilter,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Parked>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let mut view = app.view().await?;
+    let mut view = outbox.view().await?;
     let letters = view.outbox_view().dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.effect.key.parse().ok()).collect();
     let rows = view.outbox_view().outbox_by_event(&ids).await?;
@@ -98,13 +98,13 @@ pub async fn dead_letters(
         ("cursor", before.map(Value::from)),
     ];
     let look = Action::look_at_people("dead-letters.list", context, selection);
-    look.told(app, context, filter.tenant, count(page.items.len())).await?;
+    look.told(outbox, context, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
 /// The consume log, the last written first.
 pub async fn consumptions(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     mut filter: ConsumedFilter,
     before: Option<i64>,
@@ -112,7 +112,7 @@ pub async fn consumptions(
 ) -> Result<Page<Numbered<Consumed>>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
     let items =
-        app.view().await?.outbox_view().consumed_page(&filter, before, limit.saturating_add(1)).await?;
+        outbox.view().await?.outbox_view().consumed_page(&filter, before, limit.saturating_add(1)).await?;
     let page = Page::cut(items, limit, |row| row.id);
     let selection = [
         ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
@@ -122,34 +122,37 @@ pub async fn consumptions(
         ("cursor", before.map(Value::from)),
     ];
     let look = Action::look("consumptions.list", selection);
-    look.told(app, context, filter.tenant, count(page.items.len())).await?;
+    look.told(outbox, context, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
 /// What operators asked for and did about the rows of a tenant, the last call first.
 pub async fn audit_log(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     mut filter: AuditFilter,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Numbered<AuditEntry>>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
-    let items = app.view().await?.outbox_view().audit_page(&filter, before, limit.saturating_add(1)).await?;
+    let items =
+        outbox.view().await?.outbox_view().audit_page(&filter, before, limit.saturating_add(1)).await?;
     let page = Page::cut(items, limit, |row| row.id);
     let selection = [
         of_tenant(filter.tenant),
         ("changes", filter.changes.then_some(Value::Bool(true))),
         ("cursor", before.map(Value::from)),
     ];
-    Action::look("audit.list", selection).told(app, context, filter.tenant, count(page.items.len())).await?;
+    Action::look("audit.list", selection)
+        .told(outbox, context, filter.tenant, count(page.items.len()))
+        .await?;
     Ok(page)
 }
 
 /// A page of the outbox, newest first; an operator sees its own tenant's, `platform` any. People in them are masked but
 /// for `pii`.
 pub async fn outbox(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     mut filter: OutboxFilter,
     before: Option<i64>,
@@ -157,23 +160,23 @@ pub async fn outbox(
 ) -> Result<Page<OutboxRow>, UseCaseError> {
     filter.tenant = visible_tenant(context, filter.tenant)?;
     let mut items =
-        app.view().await?.outbox_view().outbox_page(&filter, before, limit.saturating_add(1)).await?;
+        outbox.view().await?.outbox_view().outbox_page(&filter, before, limit.saturating_add(1)).await?;
     for row in &mut items {
         row.payload = privacy::shown(context, std::mem::take(&mut row.payload));
     }
     let page = Page::cut(items, limit, |row| row.id);
     let mut look = Action::look_at_people("outbox.list", context, [("cursor", before.map(Value::from))]);
     look.selection.extend(events_of(&filter));
-    look.told(app, context, filter.tenant, count(page.items.len())).await?;
+    look.told(outbox, context, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
 /// How full each queue is; depths carry no payload and are for every operator.
-pub async fn queues(app: &App, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
+pub async fn queues(outbox: &Outbox, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
     visible_tenant(context, None)?;
-    let queues = app.outbox.broker.queues().await?;
+    let queues = outbox.broker.queues().await?;
     // Of its own tenant, as it is about no rows.
-    Action::look("queues.list", []).told(app, context, Some(context.tenant), count(queues.len())).await?;
+    Action::look("queues.list", []).told(outbox, context, Some(context.tenant), count(queues.len())).await?;
     Ok(queues)
 }
 

@@ -42,7 +42,7 @@ use handover_domain::{TenantId, TextError};
 use serde_json::{Map, Value};
 
 use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
-use crate::{App, Attempt, CommandContext, privacy, with_tx};
+use crate::{Attempt, CommandContext, Outbox, privacy, with_tx};
 
 /// The greatest number of ids or keys that a call names one by one: as many of the longest, with the longest reason, as
 /// fit into a body of 64 KiB.
@@ -130,15 +130,15 @@ impl Action {
     /// For before the answer is given: nobody sees what the log does not tell of.
     pub(super) async fn told(
         self,
-        app: &App,
+        outbox: &Outbox,
         context: &CommandContext,
         tenant: Option<TenantId>,
         matched: u64,
     ) -> Result<(), StoreError> {
         let tenant = tenant.unwrap_or(context.tenant);
-        let entry = self.entry(context, (1, 1), app.now());
+        let entry = self.entry(context, (1, 1), outbox.now());
         let entry = Arc::new(AuditEntry { tenant, matched, ..entry });
-        with_tx(&app.tx, move |unit, attempt| {
+        with_tx(&outbox.tx, move |unit, attempt| {
             let entry = Arc::clone(&entry);
             Box::pin(async move {
                 if done_before(unit.outbox(), attempt, &entry).await?.is_none() {

@@ -15,7 +15,7 @@ use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
-use crate::{App, CommandContext, with_tx};
+use crate::{CommandContext, Outbox, with_tx};
 
 /// The greatest number of events that one call redrives.
 pub const MAX_REDRIVEN: u32 = 10_000;
@@ -132,11 +132,11 @@ pub struct Redriven {
 /// Makes events due once more, spread by the pace in order of their ids: `FAILED` ones again, `SENT` ones for consumers
 /// to look at, which ignore what they have done. Attempts are counted anew. What is on its way is left alone.
 pub async fn redrive_events(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     command: RedriveEvents,
 ) -> Result<Redriven, UseCaseError> {
-    let chosen = choose(app, context, &command.rows).await?;
+    let chosen = choose(outbox, context, &command.rows).await?;
     let last = chosen.rows.last().map(|row| row.id);
     let tenant = only(chosen.rows.iter().map(|row| row.aggregate.tenant)).or(command.rows.tenant());
     let mut redriven = Redriven {
@@ -147,7 +147,7 @@ pub async fn redrive_events(
         next: last.filter(|_| chosen.more),
         ..Redriven::default()
     };
-    let now = app.now();
+    let now = outbox.now();
     let due: Vec<(TenantId, Redrive)> = chosen
         .rows
         .into_iter()
@@ -164,18 +164,18 @@ pub async fn redrive_events(
     let action =
         Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
     if command.dry_run {
-        action.dry_run().told(app, context, tenant, redriven.matched).await?;
+        action.dry_run().told(outbox, context, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     if due.is_empty() {
-        action.told(app, context, tenant, redriven.matched).await?;
+        action.told(outbox, context, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(context, part, now) });
-    let (task, wanted, after) = (app.clone(), chosen.wanted, command.rows.after());
+    let (task, wanted, after) = (outbox.clone(), chosen.wanted, command.rows.after());
     // As a task of its own: a caller who goes away does not cut it between its units.
     let ended =
-        app.tx.tasks.spawn(async move { move_all(&task, units, wanted, after, redriven).await }).await;
+        outbox.tx.tasks.spawn(async move { move_all(&task, units, wanted, after, redriven).await }).await;
     match ended {
         Ok(Some(ended)) => ended,
         Ok(None) => Err(StoreError::Unavailable("the process is ending".into()).into()),
@@ -207,7 +207,7 @@ fn units(due: Vec<(TenantId, Redrive)>, entry: impl Fn((usize, usize), TenantId)
 }
 
 async fn move_all(
-    app: &App,
+    outbox: &Outbox,
     units: Vec<Unit>,
     wanted: Wanted,
     after: Option<i64>,
@@ -215,7 +215,7 @@ async fn move_all(
 ) -> Result<Redriven, UseCaseError> {
     for Unit { due, entry } in units {
         let asked = due.len() as u64;
-        match move_on(app, due, wanted, entry).await {
+        match move_on(outbox, due, wanted, entry).await {
             Ok(moved) => {
                 redriven.redriven += moved;
                 redriven.skipped += asked - moved;
@@ -234,14 +234,14 @@ async fn move_all(
 
 /// One unit: what still stands as it was chosen is moved. Tells how many were.
 async fn move_on(
-    app: &App,
+    outbox: &Outbox,
     due: Vec<Redrive>,
     wanted: Wanted,
     entry: AuditEntry,
 ) -> Result<u64, UseCaseError> {
     let ids: Vec<EventId> = due.iter().map(|it| it.event_id.clone()).collect();
     let job = Arc::new((due, ids, entry));
-    with_tx(&app.tx, move |unit, attempt| {
+    with_tx(&outbox.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (due, ids, entry) = &*job;
@@ -291,11 +291,11 @@ struct Chosen {
     more: bool,
 }
 
-async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chosen, UseCaseError> {
+async fn choose(outbox: &Outbox, context: &CommandContext, rows: &Rows) -> Result<Chosen, UseCaseError> {
     match rows {
         Rows::Events(events) => {
             let tenant = visible_tenant(context, None)?;
-            let mut rows = app.view().await?.outbox_view().outbox_by_event(events.as_slice()).await?;
+            let mut rows = outbox.view().await?.outbox_view().outbox_by_event(events.as_slice()).await?;
             rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
             rows.sort_by_key(|row| row.id);
             let there: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
@@ -306,7 +306,7 @@ async fn choose(app: &App, context: &CommandContext, rows: &Rows) -> Result<Chos
             let filter = OutboxFilter { tenant: visible_tenant(context, filter.tenant)?, ..filter.clone() };
             let wanted = filter.status.map_or(Wanted::Settled, Wanted::Just);
             let mut rows =
-                app.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
+                outbox.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
             let more = rows.len() > MAX_REDRIVEN as usize;
             rows.truncate(MAX_REDRIVEN as usize);
             Ok(Chosen { rows, wanted, missing: Vec::new(), more })

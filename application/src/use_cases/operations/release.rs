@@ -8,21 +8,21 @@ use super::{Action, Reason, asked, done_before};
 use crate::ports::{AuditEntry, OnFailed, StoreError};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
-use crate::{App, CommandContext, with_tx};
+use crate::{CommandContext, Outbox, with_tx};
 
 /// Lets later events of the aggregate pass its `FAILED` ones for good; tells how many those are. They stay `FAILED`, and
 /// can be redriven. Where failed events hold no later ones (`outbox.on-failed = "continue"`) it is refused.
 ///
 /// The aggregate is the caller's tenant's, where no other is named. One of which nothing holds anything is not found.
 pub async fn release_aggregate(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     tenant: Option<TenantId>,
     (kind, id): (String, i64),
     reason: Option<Reason>,
 ) -> Result<u64, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?.unwrap_or(context.tenant);
-    match app.rules.on_failed {
+    match outbox.on_failed {
         OnFailed::Continue => return Err(UseCaseError::NothingHeld),
         OnFailed::Hold => {}
     }
@@ -33,9 +33,9 @@ pub async fn release_aggregate(
         ("tenantId", Some(tenant.get().into())),
     ]);
     let action = Action { name: "outbox.release", selection, reason };
-    let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), app.now()) };
-    let job = Arc::new((aggregate, entry, Arc::clone(&app.outbox.registry)));
-    let released: Result<u64, StoreError> = with_tx(&app.tx, move |unit, attempt| {
+    let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), outbox.now()) };
+    let job = Arc::new((aggregate, entry, Arc::clone(&outbox.registry)));
+    let released: Result<u64, StoreError> = with_tx(&outbox.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (aggregate, entry, registry) = &*job;

@@ -11,7 +11,7 @@ use crate::consumers::answered;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
 use crate::use_cases::UseCaseError;
 use crate::use_cases::queries::visible_tenant;
-use crate::{App, CommandContext};
+use crate::{CommandContext, Outbox};
 
 /// Up to how many blocked aggregates are counted.
 pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
@@ -56,26 +56,26 @@ pub struct Stats {
 
 /// Counts what an operator may see.
 pub async fn stats(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     tenant: Option<TenantId>,
 ) -> Result<Stats, UseCaseError> {
     let tenant = visible_tenant(context, tenant)?;
-    let mut view = app.view().await?;
-    let outbox = view.outbox_view().outbox_counts(tenant).await?;
+    let mut view = outbox.view().await?;
+    let events = view.outbox_view().outbox_counts(tenant).await?;
     let counts = view.outbox_view().consume_counts(tenant).await?;
     let open_letters = view.outbox_view().undecided_dead_letters(tenant).await?;
-    let blocked = match app.rules.on_failed {
+    let blocked = match outbox.on_failed {
         OnFailed::Continue => 0,
         OnFailed::Hold => {
-            let unordered = app.outbox.registry.unordered();
+            let unordered = outbox.registry.unordered();
             view.outbox_view().blocked_page(unordered, tenant, None, MAX_BLOCKED_COUNTED + 1).await?.len()
                 as u64
         }
     };
     // Before the broker is asked: it may live in the same database.
     drop(view);
-    let queues = match answered(app.outbox.broker.queues()).await {
+    let queues = match answered(outbox.broker.queues()).await {
         Ok(queues) => Some(queues),
         Err(error) => {
             debug!(%error, "the broker tells no depths");
@@ -83,28 +83,24 @@ pub async fn stats(
         }
     };
     let look = Action::look("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
-    look.told(app, context, tenant, 1).await?;
-    let now = app.now();
+    look.told(outbox, context, tenant, 1).await?;
+    let now = outbox.now();
     Ok(Stats {
-        outbox,
-        oldest_pending: outbox.oldest_pending.map(|since| (now - since).to_std().unwrap_or_default()),
-        consumers: by_consumer(app, counts),
+        outbox: events,
+        oldest_pending: events.oldest_pending.map(|since| (now - since).to_std().unwrap_or_default()),
+        consumers: by_consumer(outbox, counts),
         open_letters,
         blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
         more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
         queues,
-        broker_blocked: app.outbox.broker.blocked().await,
+        broker_blocked: outbox.broker.blocked().await,
     })
 }
 
-fn by_consumer(app: &App, counts: Vec<ConsumeCount>) -> Vec<ConsumerStats> {
+fn by_consumer(outbox: &Outbox, counts: Vec<ConsumeCount>) -> Vec<ConsumerStats> {
     let named = |name: &str| ConsumerStats { consumer: name.to_owned(), ..ConsumerStats::default() };
-    let mut consumers: BTreeMap<String, ConsumerStats> = app
-        .subscribers()
-        .iter()
-        .map(|subscriber| subscriber.handler.name())
-        .map(|name| (name.to_owned(), named(name)))
-        .collect();
+    let mut consumers: BTreeMap<String, ConsumerStats> =
+        outbox.consumers.values().map(|name| ((*name).to_owned(), named(name))).collect();
     for count in counts {
         let stats = consumers.entry(count.consumer.clone()).or_insert_with(|| named(&count.consumer));
         let field = match count.status {

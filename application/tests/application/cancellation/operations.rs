@@ -155,7 +155,7 @@ fn redrive_is_done_and_recorded_or_neither() {
             let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
             let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
             let command = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
-            redrive_events(app, &operator(), command).await
+            redrive_events(&app.outbox, &operator(), command).await
         };
         let changed = async |world: &World| {
             let rows = world.rows().await;
@@ -178,7 +178,7 @@ fn release_is_done_and_recorded_or_neither() {
             let aggregate =
                 failed.first().map(|it| (it.effect.aggregate.kind.clone(), it.effect.aggregate.id));
             let Some(aggregate) = aggregate else { return Ok(0) };
-            release_aggregate(app, &operator(), None, aggregate, None).await
+            release_aggregate(&app.outbox, &operator(), None, aggregate, None).await
         };
         let changed = async |world: &World| {
             world.rows().await.iter().filter(|row| row.released_time.is_some()).count() as u64
@@ -194,7 +194,7 @@ fn discard_is_done_and_recorded_or_neither() {
         let action = async |app: &App| {
             let reason = Reason::new("a stray".into()).unwrap();
             let command = DiscardLetters { letters: every_letter(), dry_run: false, reason };
-            discard_dead_letters(app, &operator(), command).await
+            discard_dead_letters(&app.outbox, &operator(), command).await
         };
         let changed =
             async |world: &World| u64::from(letter(world).await.status == DeadLetterStatus::Discarded);
@@ -210,7 +210,7 @@ fn a_replay_that_is_cut_leaves_the_letter_open_or_its_event_to_be_tried() {
         dead(&world.process().0).await;
         let replay = async |app: &App| {
             let command = ReplayLetters { letters: every_letter(), dry_run: false, reason: None };
-            replay_dead_letters(app, &operator(), command).await
+            replay_dead_letters(&app.outbox, &operator(), command).await
         };
         let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(replay(&app));
         let answer = step(&mut running, polls).await;

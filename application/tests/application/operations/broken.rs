@@ -66,7 +66,7 @@ impl Broken {
 
     pub(crate) async fn replay(&self, letters: Letters) -> Result<Replayed, UseCaseError> {
         let command = ReplayLetters { letters, dry_run: false, reason: Some(reason()) };
-        replay_dead_letters(&self.process.app, &operator(), command).await
+        replay_dead_letters(&self.process.app.outbox, &operator(), command).await
     }
 }
 

@@ -49,7 +49,7 @@ async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their
     let (world, process) = failed().await;
     let (now, pace) = (world.now(), Pace::new(3).unwrap());
     let command = RedriveEvents { pace, reason: Some(reason()), ..events(&["e-3", "e-1", "e-2", "e-1"]) };
-    let redriven = redrive_events(&process.app, &operator(), command).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), command).await.unwrap();
     let expected = Redriven {
         matched: 3,
         redriven: 3,
@@ -82,12 +82,12 @@ async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their
 async fn what_is_on_its_way_is_skipped_and_what_is_not_the_operators_is_not_there() {
     let (world, process) = failed().await;
     let all = &["e-1", "e-4", "e-5", "no-such"];
-    let redriven = redrive_events(&process.app, &operator(), events(all)).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), events(all)).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (2, 1, 1));
     assert_eq!(redriven.not_found, [event_id("e-4"), event_id("no-such")]);
     assert_eq!(world.status("e-4").await, OutboxStatus::Failed);
     assert_eq!((world.row("e-5").await.status, world.audit().await[0].changed), (OutboxStatus::New, 1));
-    let redriven = redrive_events(&process.app, &platform(), events(all)).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &platform(), events(all)).await.unwrap();
     assert_eq!((redriven.redriven, redriven.skipped, redriven.not_found.len()), (1, 2, 1));
     assert_eq!(world.status("e-4").await, OutboxStatus::Retry);
 }
@@ -108,7 +108,8 @@ async fn a_filter_means_failed_ones_unless_it_says_sent_and_is_narrowed_by_each_
     ];
     for (fields, count) in cases {
         let (world, process) = failed().await;
-        let redriven = redrive_events(&process.app, &operator(), filter(fields.clone())).await.unwrap();
+        let redriven =
+            redrive_events(&process.app.outbox, &operator(), filter(fields.clone())).await.unwrap();
         assert_eq!((redriven.matched, redriven.redriven, redriven.more), (count, count, false), "{fields:?}");
         assert_eq!(world.status("e-4").await, OutboxStatus::Failed, "another tenant's");
         let calls: Vec<_> = world.calls().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
@@ -116,8 +117,8 @@ async fn a_filter_means_failed_ones_unless_it_says_sent_and_is_narrowed_by_each_
     }
     let (_world, process) = failed().await;
     let other = OutboxFilter { tenant: Some(tenant(2)), ..any() };
-    is_missing(&redrive_events(&process.app, &operator(), filter(other.clone())).await);
-    assert_eq!(redrive_events(&process.app, &platform(), filter(other)).await.unwrap().redriven, 1);
+    is_missing(&redrive_events(&process.app.outbox, &operator(), filter(other.clone())).await);
+    assert_eq!(redrive_events(&process.app.outbox, &platform(), filter(other)).await.unwrap().redriven, 1);
     assert_eq!(RedriveFilter::new(any()), Err(BadFilter::Empty));
     for status in [OutboxStatus::New, OutboxStatus::Retry] {
         let pending = OutboxFilter { status: Some(status), ..any() };
@@ -131,7 +132,7 @@ async fn a_dry_run_says_what_would_happen_and_changes_nothing() {
     let rows = world.rows().await;
     let now = world.now();
     let command = RedriveEvents { dry_run: true, ..events(&["e-1", "e-2", "e-5", "no-such"]) };
-    let redriven = redrive_events(&process.app, &operator(), command).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), command).await.unwrap();
     let expected = Redriven {
         dry_run: true,
         matched: 3,
@@ -152,11 +153,12 @@ async fn a_dry_run_says_what_would_happen_and_changes_nothing() {
 async fn operators_redrive_the_platform_does_and_who_may_write_to_the_database_and_nobody_else() {
     let (world, process) = failed().await;
     for context in [by(9), with_role(Role::User), with_role(Role::Pii)] {
-        is_not_allowed(&redrive_events(&process.app, &context, events(&["e-1"])).await);
+        is_not_allowed(&redrive_events(&process.app.outbox, &context, events(&["e-1"])).await);
     }
-    let redriven = redrive_events(&process.app, &elsewhere(), events(&["e-1"])).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &elsewhere(), events(&["e-1"])).await.unwrap();
     assert_eq!((redriven.matched, redriven.not_found.len()), (0, 1));
-    let redriven = redrive_events(&process.app, &command_line(), events(&["e-1", "e-4"])).await.unwrap();
+    let redriven =
+        redrive_events(&process.app.outbox, &command_line(), events(&["e-1", "e-4"])).await.unwrap();
     assert_eq!(redriven.redriven, 2);
     let audit = world.audit().await;
     let told: Vec<_> =
@@ -170,7 +172,8 @@ async fn a_redrive_whose_commit_goes_wrong_happens_once_and_is_recorded_once() {
     for faults in FAULTS {
         let (world, process) = failed().await;
         process.faults.next_commits(faults.iter().copied());
-        let redriven = redrive_events(&process.app, &operator(), events(&["e-1", "e-2"])).await.unwrap();
+        let redriven =
+            redrive_events(&process.app.outbox, &operator(), events(&["e-1", "e-2"])).await.unwrap();
         assert_eq!((redriven.redriven, redriven.skipped), (2, 0), "{faults:?}");
         let audit = world.audit().await;
         assert_eq!((audit.len(), audit[0].changed), (1, 2), "{faults:?}");
@@ -181,7 +184,7 @@ async fn a_redrive_whose_commit_goes_wrong_happens_once_and_is_recorded_once() {
 async fn of_two_at_once_each_row_is_moved_by_one() {
     let (world, process) = failed().await;
     let (app, operator) = (&process.app, operator());
-    let three = || redrive_events(app, &operator, events(&["e-1", "e-2", "e-3"]));
+    let three = || redrive_events(&app.outbox, &operator, events(&["e-1", "e-2", "e-3"]));
     let (one, other) = tokio::join!(three(), three());
     let (one, other) = (one.unwrap(), other.unwrap());
     assert_eq!(one.redriven + other.redriven, 3);
@@ -223,7 +226,7 @@ async fn a_row_that_somebody_moved_meanwhile_is_skipped() {
     let mut app = process.app.clone();
     app.tx.store = Arc::new(store);
     let about = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
-    let redriven = redrive_events(&app, &operator(), about).await.unwrap();
+    let redriven = redrive_events(&app.outbox, &operator(), about).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (1, 0, 1));
     assert_eq!(world.status("e-1").await, OutboxStatus::Sent, "it was failed ones that were meant");
     let calls: Vec<_> = world.calls().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
@@ -235,7 +238,7 @@ async fn the_pace_holds_over_any_number_of_events() {
     let (_world, process) = many_failed(4).await;
     let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     let command = RedriveEvents { pace: Pace::new(3).unwrap(), ..filter(about) };
-    let redriven = redrive_events(&process.app, &operator(), command).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), command).await.unwrap();
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 1_000_000));
 }
 
@@ -257,7 +260,7 @@ async fn of_more_than_ten_thousand_the_oldest_go_first_and_the_next_call_goes_on
     let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     let pace = Pace::new(Pace::MAX).unwrap();
     let command = RedriveEvents { pace, ..filter(about) };
-    let redriven = redrive_events(&process.app, &operator(), command.clone()).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), command.clone()).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (10_000, 10_000, true));
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 999_900));
     assert_eq!(world.status("e-9999").await, OutboxStatus::Retry);
@@ -267,7 +270,7 @@ async fn of_more_than_ten_thousand_the_oldest_go_first_and_the_next_call_goes_on
     let audit = world.audit().await;
     assert_eq!((audit.len(), audit.iter().map(|entry| entry.changed).sum::<u64>()), (20, 10_000));
     assert!(audit[19].selection.ends_with(r#""part":20,"parts":20}"#), "{}", audit[19].selection);
-    let redriven = redrive_events(&process.app, &operator(), command).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), command).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (1, 1, false));
 }
 
@@ -281,17 +284,17 @@ async fn what_was_sent_is_walked_through_by_the_cursor_although_it_is_sent_again
     };
     let failed = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     for expected in [10_000, 1] {
-        let moved = redrive_events(&process.app, &operator(), filter(failed.clone())).await.unwrap();
+        let moved = redrive_events(&process.app.outbox, &operator(), filter(failed.clone())).await.unwrap();
         assert_eq!(moved.redriven, expected);
     }
     let names: Vec<String> = (0..10_001).map(|number| format!("e-{number}")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     world.pretend_sent(&all).await;
-    let first = redrive_events(&process.app, &operator(), again(None)).await.unwrap();
+    let first = redrive_events(&process.app.outbox, &operator(), again(None)).await.unwrap();
     assert_eq!((first.redriven, first.more), (10_000, true));
     assert_eq!(first.next, Some(world.row("e-9999").await.id));
     world.pretend_sent(&all).await;
-    let second = redrive_events(&process.app, &operator(), again(first.next)).await.unwrap();
+    let second = redrive_events(&process.app.outbox, &operator(), again(first.next)).await.unwrap();
     assert_eq!((second.redriven, second.more, second.next), (1, false, None));
     assert_eq!(world.status("e-10000").await, OutboxStatus::Retry);
 }
@@ -301,13 +304,13 @@ async fn a_store_that_goes_away_in_the_middle_leaves_what_was_done_and_says_that
     let (world, process) = many_failed(600).await;
     let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     process.faults.next_commits([CommitFault::None, CommitFault::GoesAway]);
-    let redriven = redrive_events(&process.app, &operator(), filter(about.clone())).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), filter(about.clone())).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (600, 500, true));
     assert_eq!(world.audit().await.iter().map(|entry| entry.changed).sum::<u64>(), 500);
-    let away = redrive_events(&process.app, &operator(), filter(about.clone())).await;
+    let away = redrive_events(&process.app.outbox, &operator(), filter(about.clone())).await;
     assert!(matches!(away, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{away:?}");
     process.faults.set_away(false);
-    let redriven = redrive_events(&process.app, &operator(), filter(about)).await.unwrap();
+    let redriven = redrive_events(&process.app.outbox, &operator(), filter(about)).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (100, 100, false));
 }
 
@@ -326,7 +329,7 @@ async fn a_sent_event_is_published_once_more_and_takes_effect_no_second_time() {
     };
     let before = world.now();
     let context = CommandContext { tenant: TENANT, ..operator() };
-    assert_eq!(redrive_events(&process.app, &context, filter(sent)).await.unwrap().redriven, 1);
+    assert_eq!(redrive_events(&process.app.outbox, &context, filter(sent)).await.unwrap().redriven, 1);
     pass(secs(1)).await;
     let rows = world.rows().await;
     let paid = rows.iter().find(|row| row.event_type == "ORDER_PAID").unwrap();

@@ -68,7 +68,7 @@ async fn the_outbox_is_for_operators_each_in_its_tenant_and_for_platform_whole()
     process.ordered().await;
     let page = async |context: &CommandContext, tenant: Option<i64>| {
         let tenant = tenant.map(|id| id.try_into().unwrap());
-        outbox(app, context, OutboxFilter { tenant, ..OutboxFilter::default() }, None, 10).await
+        outbox(&app.outbox, context, OutboxFilter { tenant, ..OutboxFilter::default() }, None, 10).await
     };
     assert!(matches!(page(&by(BUYER), None).await, Err(UseCaseError::NotAllowed { .. })));
     assert!(matches!(page(&as_role(Role::Pii), None).await, Err(UseCaseError::NotAllowed { .. })));
@@ -85,10 +85,13 @@ async fn the_outbox_is_for_operators_each_in_its_tenant_and_for_platform_whole()
 async fn queue_depths_are_for_every_operator() {
     let world = World::new().await;
     let process = world.process();
-    assert!(matches!(queues(&process.app, &by(BUYER)).await, Err(UseCaseError::NotAllowed { .. })));
-    assert_eq!(queues(&process.app, &as_role(Role::Operator)).await.unwrap().len(), 11);
+    assert!(matches!(queues(&process.app.outbox, &by(BUYER)).await, Err(UseCaseError::NotAllowed { .. })));
+    assert_eq!(queues(&process.app.outbox, &as_role(Role::Operator)).await.unwrap().len(), 11);
     world.broker.set_reachable(false);
-    assert!(matches!(queues(&process.app, &as_role(Role::Operator)).await, Err(UseCaseError::Broker(_))));
+    assert!(matches!(
+        queues(&process.app.outbox, &as_role(Role::Operator)).await,
+        Err(UseCaseError::Broker(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ pub(crate) async fn release_misled(app: &App, faults: &Faults) -> bool {
     for tenant in tenants() {
         let context = by_operator(faults, tenant);
         let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
-        let failed = match outbox(app, &context, filter, None, 100).await {
+        let failed = match outbox(&app.outbox, &context, filter, None, 100).await {
             Ok(failed) => failed.items,
             Err(error) => {
                 complain(faults, "look", Err(error));
@@ -80,7 +80,7 @@ pub(crate) async fn release_misled(app: &App, faults: &Faults) -> bool {
             .map(|row| (row.aggregate.kind, row.aggregate.id))
             .collect();
         for aggregate in aggregates {
-            match release_aggregate(app, &context, None, aggregate, Some(reason())).await {
+            match release_aggregate(&app.outbox, &context, None, aggregate, Some(reason())).await {
                 Ok(events) => released += events,
                 // It holds nothing, or was released before.
                 Err(UseCaseError::NotFound { .. }) => {}
@@ -117,7 +117,7 @@ async fn redrive(
         reason: Some(reason()),
     };
     let context = by_operator(faults, tenant);
-    let done = redrive_events(app, &context, command).await?;
+    let done = redrive_events(&app.outbox, &context, command).await?;
     faults.note("an operator", || format!("redrives {} {status} events of tenant {tenant}", done.redriven));
     if !done.more {
         journal.tell("an operator", Told::Redriven(context.trace.trace_id, done.redriven));
@@ -131,7 +131,7 @@ fn all_letters() -> Letters {
 
 async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
     let command = ReplayLetters { letters: all_letters(), dry_run: false, reason: Some(reason()) };
-    let done = replay_dead_letters(app, &by_operator(faults, tenant), command).await?;
+    let done = replay_dead_letters(&app.outbox, &by_operator(faults, tenant), command).await?;
     faults.note("an operator", || {
         format!("replays {} of {} letters of tenant {tenant}", done.replayed, done.matched)
     });
@@ -140,7 +140,7 @@ async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseC
 
 async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
     let context = by_operator(faults, tenant);
-    let mut letters = dead_letters(app, &context, DeadLetterFilter::default(), None, 20).await?.items;
+    let mut letters = dead_letters(&app.outbox, &context, DeadLetterFilter::default(), None, 20).await?.items;
     letters.retain(|it| matches!(it.letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying));
     // One that is on its way back is the harder to give up.
     if letters.iter().any(|it| it.letter.status == DeadLetterStatus::Replaying) {
@@ -149,9 +149,12 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
     let Some(parked) = faults.dice.pick(&letters) else { return Ok(()) };
     let keys = Named::new(vec![parked.letter.key.clone()]).expect("one name");
     let letters = Letters::Keys { keys, queue: Some(parked.letter.queue.clone()) };
-    let done =
-        discard_dead_letters(app, &context, DiscardLetters { letters, dry_run: false, reason: reason() })
-            .await?;
+    let done = discard_dead_letters(
+        &app.outbox,
+        &context,
+        DiscardLetters { letters, dry_run: false, reason: reason() },
+    )
+    .await?;
     faults.note("an operator", || {
         format!("discards {} letter: {} at {}", done.discarded, parked.letter.key, parked.letter.queue)
     });
@@ -160,10 +163,10 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
 
 async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
     let context = by_operator(faults, tenant);
-    let held = blocked(app, &context, None, None, 10).await?;
+    let held = blocked(&app.outbox, &context, None, None, 10).await?;
     let Some(one) = faults.dice.pick(&held.items) else { return Ok(()) };
     let aggregate = (one.effect.aggregate.kind.clone(), one.effect.aggregate.id);
-    let released = release_aggregate(app, &context, None, aggregate, Some(reason())).await?;
+    let released = release_aggregate(&app.outbox, &context, None, aggregate, Some(reason())).await?;
     faults.note("an operator", || format!("releases {released} events of order {}", one.effect.aggregate.id));
     Ok(())
 }
@@ -171,12 +174,12 @@ async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
 /// An operator sees the rows of its own tenant and no others.
 async fn look(app: &App, faults: &Faults, tenant: TenantId) {
     let context = by_operator(faults, tenant);
-    if let Ok(rows) = outbox(app, &context, OutboxFilter::default(), None, 50).await
+    if let Ok(rows) = outbox(&app.outbox, &context, OutboxFilter::default(), None, 50).await
         && let Some(row) = rows.items.iter().find(|row| row.aggregate.tenant != tenant)
     {
         faults.violation(format!("an operator of tenant {tenant} saw {} of another", row.event_id));
     }
-    if let Ok(letters) = dead_letters(app, &context, DeadLetterFilter::default(), None, 50).await
+    if let Ok(letters) = dead_letters(&app.outbox, &context, DeadLetterFilter::default(), None, 50).await
         && let Some(parked) = letters.items.iter().find(|parked| parked.letter.tenant != tenant)
     {
         faults.violation(format!(

@@ -153,7 +153,7 @@ pub async fn reconcile(
     for flaw in &app.view().await?.ledger_flaws(tenant, limit).await? {
         keep(&mut told, Finding::of_ledger(flaw));
     }
-    call(&command).told(app, context, tenant, count(told.findings.len())).await?;
+    call(&command).told(&app.outbox, context, tenant, count(told.findings.len())).await?;
     Ok(told)
 }
 

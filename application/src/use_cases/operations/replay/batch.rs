@@ -14,7 +14,7 @@ use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, 
 use crate::relay::outgoing_to;
 use crate::use_cases::operations::done_before;
 use crate::use_cases::operations::letters::{Refused, UNDECIDED, decided};
-use crate::{App, Attempt, with_tx};
+use crate::{Attempt, Outbox, with_tx};
 
 /// How long the confirms of a batch are waited for.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,9 +58,9 @@ enum Begun {
 
 impl Batch {
     /// An error means that nothing was begun.
-    pub(super) async fn run(self, app: &App) -> Result<BatchEnd, StoreError> {
+    pub(super) async fn run(self, outbox: &Outbox) -> Result<BatchEnd, StoreError> {
         let batch = Arc::new(self);
-        let begun = batch.begin(app).await?;
+        let begun = batch.begin(outbox).await?;
         let mut end = BatchEnd::default();
         let mut on_their_way = Vec::new();
         for (letter, begun) in batch.letters.iter().zip(begun) {
@@ -70,14 +70,14 @@ impl Batch {
                 Begun::Decided(why) => end.refused.push(letter.refused(why)),
             }
         }
-        let confirmed = publish(app, &on_their_way, &mut end).await;
-        finish(app, confirmed, &mut end).await;
+        let confirmed = publish(outbox, &on_their_way, &mut end).await;
+        finish(outbox, confirmed, &mut end).await;
         Ok(end)
     }
 
-    async fn begin(self: &Arc<Self>, app: &App) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(self: &Arc<Self>, outbox: &Outbox) -> Result<Vec<Begun>, StoreError> {
         let batch = Arc::clone(self);
-        with_tx(&app.tx, move |unit, attempt| {
+        with_tx(&outbox.tx, move |unit, attempt| {
             let batch = Arc::clone(&batch);
             Box::pin(async move { batch.begin_in(unit.outbox(), attempt).await })
         })
@@ -143,7 +143,7 @@ async fn decided_meanwhile(
 }
 
 /// Publishes each to its queue; tells which of them the broker confirmed.
-async fn publish<'a>(app: &App, letters: &[&'a Ready], end: &mut BatchEnd) -> Vec<&'a Ready> {
+async fn publish<'a>(outbox: &Outbox, letters: &[&'a Ready], end: &mut BatchEnd) -> Vec<&'a Ready> {
     const AGAIN: &str =
         "the broker did not confirm it; replay it again, or wait: its consumer comes back for it";
     let (mut window, mut published) = (Vec::with_capacity(letters.len()), Vec::with_capacity(letters.len()));
@@ -159,7 +159,7 @@ async fn publish<'a>(app: &App, letters: &[&'a Ready], end: &mut BatchEnd) -> Ve
     if window.is_empty() {
         return Vec::new();
     }
-    let outcomes = match tokio::time::timeout(CONFIRM_TIMEOUT, app.outbox.broker.publish(window)).await {
+    let outcomes = match tokio::time::timeout(CONFIRM_TIMEOUT, outbox.broker.publish(window)).await {
         Ok(Ok(outcomes)) => outcomes,
         Ok(Err(error)) => {
             warn!(%error, "[DeadLetters] the broker did not take a replay");
@@ -194,13 +194,14 @@ async fn publish<'a>(app: &App, letters: &[&'a Ready], end: &mut BatchEnd) -> Ve
 }
 
 /// Closes the letters that were confirmed. One that has died again meanwhile stays open.
-async fn finish(app: &App, confirmed: Vec<&Ready>, end: &mut BatchEnd) {
+async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchEnd) {
     if confirmed.is_empty() {
         return;
     }
-    let (letters, at): (Arc<Vec<Ready>>, _) = (Arc::new(confirmed.into_iter().cloned().collect()), app.now());
+    let (letters, at): (Arc<Vec<Ready>>, _) =
+        (Arc::new(confirmed.into_iter().cloned().collect()), outbox.now());
     let job = Arc::clone(&letters);
-    let closed = with_tx(&app.tx, move |unit, _| {
+    let closed = with_tx(&outbox.tx, move |unit, _| {
         let job = Arc::clone(&job);
         Box::pin(async move {
             let mut refusals = Vec::with_capacity(job.len());

@@ -20,7 +20,7 @@ use crate::consumers::answered;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::relay::outgoing_to;
 use crate::use_cases::UseCaseError;
-use crate::{App, CommandContext};
+use crate::{CommandContext, Outbox};
 use batch::{Batch, BatchEnd};
 
 /// How many letters go through the three steps together.
@@ -58,13 +58,13 @@ pub struct Replayed {
 /// event was applied meanwhile is only closed. One that the broker does not confirm stays `REPLAYING` and can be
 /// replayed again.
 pub async fn replay_dead_letters(
-    app: &App,
+    outbox: &Outbox,
     context: &CommandContext,
     command: ReplayLetters,
 ) -> Result<Replayed, UseCaseError> {
-    let chosen = command.letters.choose(app, context).await?;
+    let chosen = command.letters.choose(outbox, context).await?;
     let tenant = only(chosen.letters.iter().map(|letter| letter.tenant)).or(command.letters.tenant());
-    let (ready, refused) = judge(app, &chosen.letters).await?;
+    let (ready, refused) = judge(outbox, &chosen.letters).await?;
     let mut replayed = Replayed {
         dry_run: command.dry_run,
         matched: chosen.letters.len() as u64,
@@ -79,23 +79,23 @@ pub async fn replay_dead_letters(
         reason: command.reason,
     };
     if command.dry_run {
-        action.dry_run().told(app, context, tenant, replayed.matched).await?;
+        action.dry_run().told(outbox, context, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     if ready.is_empty() {
-        action.told(app, context, tenant, replayed.matched).await?;
+        action.told(outbox, context, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     // With a broker that is away nothing is begun.
-    answered(app.outbox.broker.queues()).await?;
+    answered(outbox.broker.queues()).await?;
     let ready = ready.into_iter().map(|letter| (letter.event.aggregate.tenant, letter));
-    let units = action.units(context, ready, BATCH, app.now());
+    let units = action.units(context, ready, BATCH, outbox.now());
     let parts = units.len();
     for (part, ActionUnit { rows: letters, entry }) in units.into_iter().enumerate() {
-        let batch = Batch { letters, entry: AuditEntry { at: app.now(), ..entry } };
-        let (task, last) = (app.clone(), part + 1 == parts);
+        let batch = Batch { letters, entry: AuditEntry { at: outbox.now(), ..entry } };
+        let (task, last) = (outbox.clone(), part + 1 == parts);
         // As a task of its own: a caller who goes away does not cut it between its steps.
-        let ended = match app.tx.tasks.spawn(async move { batch.run(&task).await }).await {
+        let ended = match outbox.tx.tasks.spawn(async move { batch.run(&task).await }).await {
             Ok(Some(ended)) => ended,
             Ok(None) => Err(StoreError::Unavailable("the process is ending".into())),
             Err(panic) => Err(StoreError::Backend(Box::new(panic))),
@@ -130,16 +130,14 @@ struct Ready {
 }
 
 /// Which of the letters can be sent back, in the order in which their events happened, and why the others cannot.
-async fn judge(app: &App, letters: &[DeadLetter]) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
+async fn judge(outbox: &Outbox, letters: &[DeadLetter]) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
-    let rows = app.view().await?.outbox_view().outbox_by_event(&ids).await?;
+    let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
-    let consumers: BTreeMap<&str, &'static str> =
-        app.subscribers().iter().map(|subscriber| (subscriber.queue, subscriber.handler.name())).collect();
     let (mut ready, mut refused) = (Vec::new(), Vec::new());
     for letter in letters {
         let (queue, key) = (letter.queue.clone(), letter.key.clone());
-        match judged(letter, rows.get(key.as_str()).copied(), consumers.get(queue.as_str()).copied()) {
+        match judged(letter, rows.get(key.as_str()).copied(), outbox.consumers.get(queue.as_str()).copied()) {
             Ok((event, consumer)) => ready.push(Ready { queue, key, consumer, event: event.clone() }),
             Err(why) => refused.push(Refused { queue, key, why }),
         }

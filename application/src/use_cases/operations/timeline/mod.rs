@@ -129,7 +129,7 @@ pub async fn timeline(
     let Some((order, sight)) = found else {
         drop(view);
         if context.has(Role::Operator) || context.has(Role::Platform) {
-            look(context, tenant, id).told(app, context, tenant, 0).await?;
+            look(context, tenant, id).told(&app.outbox, context, tenant, 0).await?;
         }
         return Err(UseCaseError::NotFound { what: "order" });
     };
@@ -179,7 +179,7 @@ pub async fn timeline(
     drop(view);
     let items = items.in_order();
     if sight == Sight::Operator {
-        look(context, tenant, id).told(app, context, Some(order.tenant), count(items.len())).await?;
+        look(context, tenant, id).told(&app.outbox, context, Some(order.tenant), count(items.len())).await?;
     }
     Ok(Timeline { order: id, items })
 }
