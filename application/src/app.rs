@@ -77,7 +77,7 @@ impl App {
             broker,
             registry: Arc::new(none.registry(rules.pending_timeout)),
             topology: Arc::new(none.topology(rules.pending_timeout)),
-            consumers: Arc::default(),
+            consumers: Arc::new([]),
             on_failed: rules.on_failed,
         };
         let app = App {
@@ -96,7 +96,7 @@ impl App {
     fn with_its_consumers(mut self) -> App {
         let consumers = self.subscribers();
         let named = consumers.iter().map(|subscriber| (subscriber.queue, subscriber.handler.name()));
-        self.outbox.consumers = Arc::new(named.collect());
+        self.outbox.consumers = named.collect();
         self
     }
 

@@ -6,6 +6,8 @@ use handover_domain::{TenantId, Trace, UserId};
 
 use crate::idempotency::Ticket;
 use crate::ports::EventMetadata;
+use crate::use_cases::UseCaseError;
+use crate::use_cases::operations::Operator;
 
 /// What a signed-in user may do beyond buying and selling (spec §1 "tenant").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +101,23 @@ impl CommandContext {
             Actor::Gateway | Actor::System(_) => false,
             Actor::CommandLine(_) => true,
         }
+    }
+
+    /// The actor as an operator of the outbox.
+    ///
+    /// # Errors
+    /// [`UseCaseError::NotAllowed`]: it is none.
+    pub fn operator(&self) -> Result<Operator, UseCaseError> {
+        if !self.has(Role::Operator) && !self.has(Role::Platform) {
+            return Err(UseCaseError::NotAllowed { what: "the role operator" });
+        }
+        Ok(Operator {
+            name: self.actor.to_string(),
+            tenant: self.tenant,
+            sees_all: self.has(Role::Platform),
+            sees_people: self.has(Role::Pii),
+            trace: self.trace.clone(),
+        })
     }
 
     /// What goes into the outbox rows of the command.

@@ -1,6 +1,5 @@
 //! The outbox of one process: what its relay, its consumers, its drainer and its operators work with.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -20,8 +19,8 @@ pub struct Outbox {
     pub registry: Arc<EventRegistry>,
     /// What the broker must offer.
     pub topology: Arc<Topology>,
-    /// The consumer of each queue, by the queue's name.
-    pub consumers: Arc<BTreeMap<&'static str, &'static str>>,
+    /// Every consumer by its name, behind the name of its queue.
+    pub consumers: Arc<[(&'static str, &'static str)]>,
     /// What a given-up event means for later ones of its aggregate.
     pub on_failed: OnFailed,
 }
@@ -30,6 +29,11 @@ impl Outbox {
     /// The same outbox for what runs by itself: not in the queue of its callers.
     pub fn of_its_own(&self) -> Outbox {
         Outbox { tx: self.tx.of_its_own(), ..self.clone() }
+    }
+
+    /// The name of the consumer of a queue.
+    pub fn consumer_of(&self, queue: &str) -> Option<&'static str> {
+        self.consumers.iter().rfind(|(its, _)| *its == queue).map(|(_, name)| *name)
     }
 
     /// Now, by the deployment's clock.

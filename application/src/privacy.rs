@@ -61,9 +61,9 @@ pub(crate) fn sees_people(context: &CommandContext) -> bool {
     context.has(Role::Pii)
 }
 
-/// A payload or an envelope as this caller sees it.
-pub(crate) fn shown(context: &CommandContext, json: String) -> String {
-    if sees_people(context) { json } else { masked(&json) }
+/// A payload or an envelope, as somebody sees it who sees people or does not.
+pub(crate) fn shown(sees_people: bool, json: String) -> String {
+    if sees_people { json } else { masked(&json) }
 }
 
 /// What somebody wrote, as this caller sees it.

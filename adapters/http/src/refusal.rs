@@ -9,6 +9,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use handover_application::ports::{BrokerError, IdempotencyError, StoreError};
 use handover_application::use_cases::UseCaseError;
+use handover_application::use_cases::operations::OperationError;
 use handover_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
 
@@ -147,6 +148,12 @@ impl IntoResponse for Refusal {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
+    }
+}
+
+impl From<OperationError> for Refusal {
+    fn from(error: OperationError) -> Refusal {
+        UseCaseError::from(error).into()
     }
 }
 

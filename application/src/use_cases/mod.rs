@@ -39,6 +39,7 @@ use handover_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal
 use crate::UnitError;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Changed, StoreError};
+use crate::use_cases::operations::OperationError;
 
 /// Why a use case did nothing. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +89,17 @@ pub enum UseCaseError {
     /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+}
+
+impl From<OperationError> for UseCaseError {
+    fn from(error: OperationError) -> UseCaseError {
+        match error {
+            OperationError::NotFound { what } => UseCaseError::NotFound { what },
+            OperationError::NothingHeld => UseCaseError::NothingHeld,
+            OperationError::Store(error) => UseCaseError::Store(error),
+            OperationError::Broker(error) => UseCaseError::Broker(error),
+        }
+    }
 }
 
 impl UnitError for UseCaseError {

@@ -2,7 +2,7 @@
 
 use handover_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
-    ProductStatus, Purse, Refund, RefundCause, TenantId, UserId,
+    ProductStatus, Purse, Refund, RefundCause, UserId,
 };
 
 use super::UseCaseError;
@@ -206,28 +206,11 @@ async fn look_at_refunds(
     order: OrderId,
     shown: u64,
 ) -> Result<(), UseCaseError> {
-    let look = Action::look_at_people("refunds.list", context, [("orderId", Some(order.get().into()))]);
-    Ok(look.told(&app.outbox, context, Some(context.tenant), shown).await?)
+    let operator = context.operator()?;
+    let look = Action::look_at_people("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
+    Ok(look.told(&app.outbox, &operator, Some(context.tenant), shown).await?)
 }
 
 fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {
     context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })
-}
-
-/// The tenant that an operator's list is narrowed to; another tenant's rows are not there for it.
-pub(super) fn visible_tenant(
-    context: &CommandContext,
-    asked: Option<TenantId>,
-) -> Result<Option<TenantId>, UseCaseError> {
-    if context.has(Role::Platform) {
-        return Ok(asked);
-    }
-    if !context.has(Role::Operator) {
-        return Err(UseCaseError::NotAllowed { what: "the role operator" });
-    }
-    match asked {
-        Some(_) | None if planted(Mutant::TenantIgnored) => Ok(asked),
-        Some(tenant) if tenant != context.tenant => Err(UseCaseError::NotFound { what: "tenant" }),
-        Some(_) | None => Ok(Some(context.tenant)),
-    }
 }

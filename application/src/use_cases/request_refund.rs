@@ -6,7 +6,7 @@ use handover_domain::{
     RefundId, RefundRefusal, RefundResult, RefundStatus,
 };
 
-use super::operations::{Action, Reason, asked, found_done};
+use super::operations::{Action, Operator, Reason, asked, found_done};
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
@@ -50,7 +50,7 @@ async fn request(
     let (tenant, sees_people) = (context.tenant, privacy::sees_people(context));
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
-    let entry = audited(context, &command, announcer.now);
+    let entry = context.operator().ok().map(|operator| audited(&operator, &command, announcer.now));
     let trace = context.trace.clone();
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (announcer, reason, entry) = (announcer.clone(), command.reason.clone(), entry.clone());
@@ -78,8 +78,8 @@ async fn request(
             if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.running_refund(), actor)
                 && let Some(mut running) = unit.refund_by_id(running).await?
             {
-                if actor == OrderActor::Operator {
-                    found_done(unit.outbox(), attempt, &entry).await?;
+                if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
+                    found_done(unit.outbox(), attempt, entry).await?;
                 }
                 if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_people {
                     running.reason = MASK.to_owned();
@@ -102,8 +102,8 @@ async fn request(
                 refund.amount = order.total;
             }
             unit.insert_refund(&refund).await?;
-            if actor == OrderActor::Operator {
-                unit.outbox().audit(&entry).await?;
+            if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
+                unit.outbox().audit(entry).await?;
             }
             let order = match begun {
                 Some(begun) => {
@@ -124,11 +124,11 @@ async fn request(
 }
 
 /// What the audit log is told if it is an operator who asks.
-fn audited(context: &CommandContext, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
+fn audited(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
     let selection = asked([("orderId", Some(command.order.get().into()))]);
     let reason = Reason::new(command.reason.clone()).ok();
     let action = Action { name: "refund.request", selection, reason };
-    AuditEntry { matched: 1, changed: 1, ..action.entry(context, (1, 1), at) }
+    AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
 }
 
 /// The payment that paid the order.

@@ -30,14 +30,14 @@ pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
         to: None,
     };
     let (before, limit) = (arguments.page.cursor, arguments.page.limit);
-    let page = operations::outbox(&operator.app.outbox, &operator.context, filter, before, limit).await;
+    let page = operations::outbox(&operator.app.outbox, &operator.acting, filter, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, EventView::from)
 }
 
 /// `outbox show`.
 pub(super) async fn event(arguments: &OutboxShowArgs) -> Result<(), Failure> {
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
-    let row = operations::find_event(&operator.app.outbox, &operator.context, &arguments.event_id).await;
+    let row = operations::find_event(&operator.app.outbox, &operator.acting, &arguments.event_id).await;
     let row = row.map_err(|error| {
         operator.failed_to_find(error, format!("event {}", arguments.event_id), "handover outbox list")
     })?;
@@ -64,7 +64,7 @@ pub(super) async fn blocked(arguments: &OutboxBlockedArgs) -> Result<(), Failure
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let (before, limit) = (arguments.page.cursor, arguments.page.limit);
     let page =
-        operations::blocked(&operator.app.outbox, &operator.context, arguments.tenant, before, limit).await;
+        operations::blocked(&operator.app.outbox, &operator.acting, arguments.tenant, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, BlockedView::from)
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn dead_letters(arguments: &DlqListArgs) -> Result<(), Failure>
         status: arguments.status,
     };
     let (before, limit) = (arguments.cursor, arguments.limit);
-    let page = operations::dead_letters(&operator.app.outbox, &operator.context, filter, before, limit).await;
+    let page = operations::dead_letters(&operator.app.outbox, &operator.acting, filter, before, limit).await;
     list(
         arguments.output.output,
         &COLUMNS,
@@ -125,7 +125,7 @@ pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let (before, limit) = (arguments.page.cursor, arguments.page.limit);
     let filter = AuditFilter { tenant: arguments.tenant, changes: arguments.changes };
-    let page = operations::audit_log(&operator.app.outbox, &operator.context, filter, before, limit).await;
+    let page = operations::audit_log(&operator.app.outbox, &operator.acting, filter, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, AuditView::from)
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
 pub(super) async fn queues(arguments: &QueuesArgs) -> Result<(), Failure> {
     const COLUMNS: [&str; 4] = ["name", "ready", "unacked", "consumers"];
     let operator = Operator::at(&arguments.common, Reach::Broker).await?;
-    let queues = operations::queues(&operator.app.outbox, &operator.context).await;
+    let queues = operations::queues(&operator.app.outbox, &operator.acting).await;
     let items = queues.map_err(|error| operator.failed(error))?;
     list(arguments.output.output, &COLUMNS, Page { items, next: None }, QueueView::from)
 }

@@ -24,7 +24,7 @@ pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure
         pace: arguments.per_second,
         reason: arguments.reason.clone(),
     };
-    let redriven = operations::redrive_events(&operator.app.outbox, &operator.context, command)
+    let redriven = operations::redrive_events(&operator.app.outbox, &operator.acting, command)
         .await
         .map_err(|error| operator.failed(error))?;
     operator.close().await;
@@ -66,7 +66,7 @@ pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure
     let (kind, id) = (arguments.aggregate_type.clone(), arguments.aggregate_id);
     let released = operations::release_aggregate(
         &operator.app.outbox,
-        &operator.context,
+        &operator.acting,
         Some(arguments.tenant),
         (kind.clone(), id),
         arguments.reason.clone(),
@@ -89,7 +89,7 @@ pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
     let operator = Operator::at(&arguments.common, Reach::Broker).await?;
     let dry_run = arguments.letters.dry_run;
     let command = ReplayLetters { letters, dry_run, reason: arguments.reason.clone() };
-    let replayed = operations::replay_dead_letters(&operator.app.outbox, &operator.context, command)
+    let replayed = operations::replay_dead_letters(&operator.app.outbox, &operator.acting, command)
         .await
         .map_err(|error| operator.failed(error))?;
     operator.close().await;
@@ -106,7 +106,7 @@ pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let dry_run = arguments.letters.dry_run;
     let command = DiscardLetters { letters, dry_run, reason: arguments.reason.clone() };
-    let discarded = operations::discard_dead_letters(&operator.app.outbox, &operator.context, command)
+    let discarded = operations::discard_dead_letters(&operator.app.outbox, &operator.acting, command)
         .await
         .map_err(|error| operator.failed(error))?;
     operator.close().await;

@@ -1,7 +1,7 @@
 //! Whoever may write to the database, as an operator of all of it: the same use cases as behind the API, on the file
 //! itself, beside whoever serves it.
 
-use handover_application::use_cases::UseCaseError;
+use handover_application::use_cases::{UseCaseError, operations};
 use handover_application::{Actor, App, CommandContext, Trace};
 use handover_domain::TenantId;
 use handover_sql::SqlStore;
@@ -15,6 +15,7 @@ use crate::wiring::{Looked, Reach};
 pub(super) struct Operator {
     pub(super) app: App,
     pub(super) context: CommandContext,
+    pub(super) acting: operations::Operator,
     pub(super) database: DatabaseChoice,
     store: SqlStore,
 }
@@ -28,7 +29,8 @@ impl Operator {
         let trace = Trace { trace_id: trace_id(&app), traceparent: None };
         let actor = Actor::CommandLine(user());
         let context = CommandContext { actor, tenant: TenantId::DEFAULT, trace, idempotency: None };
-        Ok(Operator { app, context, database: config.database, store: looked.store })
+        let acting = context.operator().map_err(|error| Failure::Refused(error.to_string()))?;
+        Ok(Operator { app, context, acting, database: config.database, store: looked.store })
     }
 
     /// Closes the database. Where others serve it, they are told what was changed.
@@ -37,8 +39,8 @@ impl Operator {
     }
 
     /// What a use case's refusal means here.
-    pub(super) fn failed(&self, error: UseCaseError) -> Failure {
-        match error {
+    pub(super) fn failed(&self, error: impl Into<UseCaseError>) -> Failure {
+        match error.into() {
             UseCaseError::Store(cause) => Failure::database(&self.database)(cause),
             UseCaseError::Broker(cause) => Failure::Broker(cause),
             // Who writes to the file has every role, and nothing here decides about orders.
@@ -57,10 +59,15 @@ impl Operator {
     }
 
     /// The same, where what was named may not be there.
-    pub(super) fn failed_to_find(&self, error: UseCaseError, what: String, see: &'static str) -> Failure {
-        match error {
+    pub(super) fn failed_to_find(
+        &self,
+        error: impl Into<UseCaseError>,
+        what: String,
+        see: &'static str,
+    ) -> Failure {
+        match error.into() {
             UseCaseError::NotFound { .. } => self.missing(what, see),
-            UseCaseError::NotAllowed { .. }
+            error @ (UseCaseError::NotAllowed { .. }
             | UseCaseError::Order(_)
             | UseCaseError::Product(_)
             | UseCaseError::Payment(_)
@@ -71,7 +78,7 @@ impl Operator {
             | UseCaseError::InProgress
             | UseCaseError::NothingHeld
             | UseCaseError::Store(_)
-            | UseCaseError::Broker(_) => self.failed(error),
+            | UseCaseError::Broker(_)) => self.failed(error),
         }
     }
 

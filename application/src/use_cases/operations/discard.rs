@@ -10,15 +10,15 @@ use handover_domain::{ConsumeStatus, EventId};
 use tracing::warn;
 
 use super::letters::{Letters, Refused, UNDECIDED, decided};
-use super::{Action, ActionUnit, Reason, done_before, only};
+use super::{Action, ActionUnit, OperationError, Operator, Reason, done_before, only};
 use crate::consumers::given_up;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
     OutboxRow, OutboxUnit, StoreError,
 };
-use crate::use_cases::{UseCaseError, one_row};
-use crate::{Attempt, CommandContext, Outbox, with_tx};
+use crate::use_cases::one_row;
+use crate::{Attempt, Outbox, with_tx};
 
 /// How many letters one unit of work decides about.
 const UNIT: usize = 500;
@@ -58,10 +58,10 @@ pub struct Discarded {
 /// reason. One whose event was applied meanwhile is closed as replayed.
 pub async fn discard_dead_letters(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     command: DiscardLetters,
-) -> Result<Discarded, UseCaseError> {
-    let chosen = command.letters.choose(outbox, context).await?;
+) -> Result<Discarded, OperationError> {
+    let chosen = command.letters.choose(outbox, operator).await?;
     let mut discarded = Discarded {
         dry_run: command.dry_run,
         matched: chosen.letters.len() as u64,
@@ -80,15 +80,15 @@ pub async fn discard_dead_letters(
         let standing = Standing::read(outbox.view().await?.outbox_view(), &cases).await?;
         discarded.refused =
             cases.iter().filter_map(|case| case.refused(standing.verdict(case).why())).collect();
-        action.dry_run().told(outbox, context, tenant, discarded.matched).await?;
+        action.dry_run().told(outbox, operator, tenant, discarded.matched).await?;
         return Ok(discarded);
     }
     if cases.is_empty() {
-        action.told(outbox, context, tenant, 0).await?;
+        action.told(outbox, operator, tenant, 0).await?;
         return Ok(discarded);
     }
     let cases = cases.into_iter().map(|case| (case.letter.tenant, case));
-    for (part, unit) in action.units(context, cases, UNIT, outbox.now()).into_iter().enumerate() {
+    for (part, unit) in action.units(operator, cases, UNIT, outbox.now()).into_iter().enumerate() {
         let unit = Arc::new(unit);
         match close(outbox, &unit).await {
             Ok(whys) => {
@@ -119,7 +119,7 @@ async fn cases(outbox: &Outbox, letters: Vec<DeadLetter>) -> Result<Vec<Case>, S
     let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
     let case = |letter: DeadLetter| {
-        let consumer = outbox.consumers.get(letter.queue.as_str()).copied();
+        let consumer = outbox.consumer_of(&letter.queue);
         let event = rows.get(letter.key.as_str()).map(|row| OutboxRow::clone(row));
         Case { event: consumer.zip(event), letter }
     };

@@ -8,7 +8,7 @@ use handover_domain::{
     Points, Posting, Purse, TenantId, UserId,
 };
 
-use super::{Action, Reason, asked, found_done};
+use super::{Action, Operator, Reason, asked, found_done};
 use crate::idempotency::{Effect, with_answer};
 use crate::ids::{IdTaken, require_free, with_own_ids};
 use crate::ports::{AuditEntry, IdKind, StoreError, UnitOfWork};
@@ -33,17 +33,17 @@ pub async fn give(
     gift: Gift,
     reason: Option<Reason>,
 ) -> Result<AssetOperation, UseCaseError> {
-    let operator = operator(context)?;
+    let (giver, operator) = giver(context)?;
     let (tenant, now) = (context.tenant, app.now());
     let (purse, kind, amount, from) = match gift {
         Gift::Deposit(amount) => (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway),
         Gift::Grant(points) => (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued),
     };
     let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(kind, user, operator, ticket.key()),
-        None => OperationKey::by_operator(kind, user, operator, app.ids.event().as_str()),
+        Some(ticket) => OperationKey::by_operator(kind, user, giver, ticket.key()),
+        None => OperationKey::by_operator(kind, user, giver, app.ids.event().as_str()),
     };
-    let entry = entry(context, purse.asset(), kind, (user, amount), reason, now);
+    let entry = entry(&operator, purse.asset(), kind, (user, amount), reason, now);
     let by = context.clone();
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (key, context, entry) = (key.clone(), by.clone(), entry.clone());
@@ -112,16 +112,16 @@ pub async fn issue_coupon(
 }
 
 async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Result<Coupon, UseCaseError> {
-    let operator = operator(context)?;
+    let (giver, operator) = giver(context)?;
     let (tenant, now) = (context.tenant, app.now());
     let id: CouponId = app.ids.next(IdKind::Coupon).await?;
     let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, operator, ticket.key()),
+        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, giver, ticket.key()),
         None => OperationKey::issue(id),
     };
     let is_keyed = context.idempotency.is_some();
     let given = (command.user, command.discount.minor());
-    let entry = entry(context, Asset::Coupon, OperationKind::Issue, given, command.reason.clone(), now);
+    let entry = entry(&operator, Asset::Coupon, OperationKind::Issue, given, command.reason.clone(), now);
     let job = Arc::new((key, context.trace.clone(), command, entry));
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let job = Arc::clone(&job);
@@ -193,10 +193,10 @@ async fn issued_before(
     if same { Ok(coupon) } else { Err(UseCaseError::KeyTaken) }
 }
 
-/// Who it is, if that is somebody with an account.
-fn operator(context: &CommandContext) -> Result<Option<UserId>, UseCaseError> {
+/// Who it is, if that is somebody with an account, and as an operator.
+fn giver(context: &CommandContext) -> Result<(Option<UserId>, Operator), UseCaseError> {
     if context.has(Role::Operator) {
-        Ok(context.user())
+        Ok((context.user(), context.operator()?))
     } else {
         Err(UseCaseError::NotAllowed { what: "the role operator" })
     }
@@ -204,7 +204,7 @@ fn operator(context: &CommandContext) -> Result<Option<UserId>, UseCaseError> {
 
 /// What the audit log is told: `wallet.deposit`, `points.grant`, `coupon.issue`.
 fn entry(
-    context: &CommandContext,
+    operator: &Operator,
     asset: Asset,
     kind: OperationKind,
     (user, amount): (UserId, i64),
@@ -226,5 +226,5 @@ fn entry(
     };
     let selection = asked([("userId", Some(user.get().into())), ("amount", Some(asset.show(amount).into()))]);
     let action = Action { name, selection, reason };
-    AuditEntry { matched: 1, changed: 1, ..action.entry(context, (1, 1), at) }
+    AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
 }

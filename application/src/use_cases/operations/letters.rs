@@ -5,11 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 use handover_domain::TenantId;
 use serde_json::{Map, Value};
 
-use super::{Named, asked};
+use super::{Named, OperationError, Operator, asked};
+use crate::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
-use crate::use_cases::UseCaseError;
-use crate::use_cases::queries::visible_tenant;
-use crate::{CommandContext, Outbox};
 
 /// The greatest number of dead letters that one call decides about.
 pub const MAX_LETTERS: u32 = 1_000;
@@ -75,11 +73,11 @@ impl Letters {
     pub(super) async fn choose(
         &self,
         outbox: &Outbox,
-        context: &CommandContext,
-    ) -> Result<Chosen, UseCaseError> {
+        operator: &Operator,
+    ) -> Result<Chosen, OperationError> {
         match self {
             Letters::Keys { keys, queue } => {
-                let tenant = visible_tenant(context, None)?;
+                let tenant = operator.visible(None)?;
                 let mut letters = outbox.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
                 letters.retain(|letter| {
                     tenant.is_none_or(|tenant| letter.tenant == tenant)
@@ -92,7 +90,7 @@ impl Letters {
             }
             Letters::Filter { queue, event_type, tenant } => {
                 let filter = DeadLetterFilter {
-                    tenant: visible_tenant(context, *tenant)?,
+                    tenant: operator.visible(*tenant)?,
                     queue: queue.clone(),
                     event_type: event_type.clone(),
                     status: None,
@@ -130,7 +128,7 @@ impl Letters {
 }
 
 /// The oldest that a filter chooses among those that nobody decided about.
-async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Chosen, UseCaseError> {
+async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Chosen, OperationError> {
     let mut view = outbox.view().await?;
     let (mut letters, mut more) = (Vec::new(), false);
     for status in UNDECIDED {

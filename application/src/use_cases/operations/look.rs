@@ -6,29 +6,28 @@ use std::collections::BTreeSet;
 use handover_domain::{EventId, TenantId};
 use serde_json::Value;
 
-use super::{Action, count, events_of};
+use super::{Action, OperationError, Operator, count, events_of};
 use crate::ports::{
     AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
     OnFailed, OutboxFilter, OutboxRow, QueueDepth,
 };
-use crate::use_cases::UseCaseError;
-use crate::use_cases::queries::{Page, visible_tenant};
-use crate::{CommandContext, Outbox, privacy};
+use crate::use_cases::queries::Page;
+use crate::{Outbox, privacy};
 
 /// One event, wherever it stands; people in it are masked but for `pii`.
 pub async fn find_event(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     id: &EventId,
-) -> Result<OutboxRow, UseCaseError> {
-    let tenant = visible_tenant(context, None)?;
+) -> Result<OutboxRow, OperationError> {
+    let tenant = operator.visible(None)?;
     let mut rows = outbox.view().await?.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
     rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
     let of = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
-    let look = Action::look_at_people("outbox.show", context, [("eventId", Some(id.as_str().into()))]);
-    look.told(outbox, context, of, count(rows.len())).await?;
-    let mut row = rows.pop().ok_or(UseCaseError::NotFound { what: "event" })?;
-    row.payload = privacy::shown(context, row.payload);
+    let look = Action::look_at_people("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
+    look.told(outbox, operator, of, count(rows.len())).await?;
+    let mut row = rows.pop().ok_or(OperationError::NotFound { what: "event" })?;
+    row.payload = privacy::shown(operator.sees_people, row.payload);
     Ok(row)
 }
 
@@ -36,12 +35,12 @@ pub async fn find_event(
 /// one that a person has to decide about.
 pub async fn blocked(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     tenant: Option<TenantId>,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<Numbered<Blocked>>, UseCaseError> {
-    let tenant = visible_tenant(context, tenant)?;
+) -> Result<Page<Numbered<Blocked>>, OperationError> {
+    let tenant = operator.visible(tenant)?;
     let most = limit.saturating_add(1);
     let unordered = outbox.registry.unordered();
     let mut view = outbox.view().await?;
@@ -54,7 +53,7 @@ pub async fn blocked(
     drop(view);
     let page = Page::cut(items, limit, |row| row.id);
     let look = Action::look("outbox.blocked", [of_tenant(tenant), ("cursor", before.map(Value::from))]);
-    look.told(outbox, context, tenant, count(page.items.len())).await?;
+    look.told(outbox, operator, tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
@@ -72,12 +71,12 @@ pub struct Parked {
 /// Dead letters, the last parked first; people in them are masked but for `pii`.
 pub async fn dead_letters(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     mut filter: DeadLetterFilter,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<Parked>, UseCaseError> {
-    filter.tenant = visible_tenant(context, filter.tenant)?;
+) -> Result<Page<Parked>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
     let mut view = outbox.view().await?;
     let letters = view.outbox_view().dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
     let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.effect.key.parse().ok()).collect();
@@ -85,7 +84,7 @@ pub async fn dead_letters(
     drop(view);
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     let parked = letters.into_iter().map(|Numbered { id, effect: mut letter }| {
-        letter.body = privacy::shown(context, letter.body);
+        letter.body = privacy::shown(operator.sees_people, letter.body);
         let event = letter.key.parse().ok().filter(|_| ours.contains(letter.key.as_str()));
         Parked { id, letter, event }
     });
@@ -97,20 +96,20 @@ pub async fn dead_letters(
         of_tenant(filter.tenant),
         ("cursor", before.map(Value::from)),
     ];
-    let look = Action::look_at_people("dead-letters.list", context, selection);
-    look.told(outbox, context, filter.tenant, count(page.items.len())).await?;
+    let look = Action::look_at_people("dead-letters.list", operator, selection);
+    look.told(outbox, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
 /// The consume log, the last written first.
 pub async fn consumptions(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     mut filter: ConsumedFilter,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<Numbered<Consumed>>, UseCaseError> {
-    filter.tenant = visible_tenant(context, filter.tenant)?;
+) -> Result<Page<Numbered<Consumed>>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
     let items =
         outbox.view().await?.outbox_view().consumed_page(&filter, before, limit.saturating_add(1)).await?;
     let page = Page::cut(items, limit, |row| row.id);
@@ -122,19 +121,19 @@ pub async fn consumptions(
         ("cursor", before.map(Value::from)),
     ];
     let look = Action::look("consumptions.list", selection);
-    look.told(outbox, context, filter.tenant, count(page.items.len())).await?;
+    look.told(outbox, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
 /// What operators asked for and did about the rows of a tenant, the last call first.
 pub async fn audit_log(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     mut filter: AuditFilter,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<Numbered<AuditEntry>>, UseCaseError> {
-    filter.tenant = visible_tenant(context, filter.tenant)?;
+) -> Result<Page<Numbered<AuditEntry>>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
     let items =
         outbox.view().await?.outbox_view().audit_page(&filter, before, limit.saturating_add(1)).await?;
     let page = Page::cut(items, limit, |row| row.id);
@@ -144,7 +143,7 @@ pub async fn audit_log(
         ("cursor", before.map(Value::from)),
     ];
     Action::look("audit.list", selection)
-        .told(outbox, context, filter.tenant, count(page.items.len()))
+        .told(outbox, operator, filter.tenant, count(page.items.len()))
         .await?;
     Ok(page)
 }
@@ -153,30 +152,32 @@ pub async fn audit_log(
 /// for `pii`.
 pub async fn outbox(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     mut filter: OutboxFilter,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<OutboxRow>, UseCaseError> {
-    filter.tenant = visible_tenant(context, filter.tenant)?;
+) -> Result<Page<OutboxRow>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
     let mut items =
         outbox.view().await?.outbox_view().outbox_page(&filter, before, limit.saturating_add(1)).await?;
     for row in &mut items {
-        row.payload = privacy::shown(context, std::mem::take(&mut row.payload));
+        row.payload = privacy::shown(operator.sees_people, std::mem::take(&mut row.payload));
     }
     let page = Page::cut(items, limit, |row| row.id);
-    let mut look = Action::look_at_people("outbox.list", context, [("cursor", before.map(Value::from))]);
+    let mut look = Action::look_at_people("outbox.list", operator, [("cursor", before.map(Value::from))]);
     look.selection.extend(events_of(&filter));
-    look.told(outbox, context, filter.tenant, count(page.items.len())).await?;
+    look.told(outbox, operator, filter.tenant, count(page.items.len())).await?;
     Ok(page)
 }
 
 /// How full each queue is; depths carry no payload and are for every operator.
-pub async fn queues(outbox: &Outbox, context: &CommandContext) -> Result<Vec<QueueDepth>, UseCaseError> {
-    visible_tenant(context, None)?;
+pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDepth>, OperationError> {
+    operator.visible(None)?;
     let queues = outbox.broker.queues().await?;
     // Of its own tenant, as it is about no rows.
-    Action::look("queues.list", []).told(outbox, context, Some(context.tenant), count(queues.len())).await?;
+    Action::look("queues.list", [])
+        .told(outbox, operator, Some(operator.tenant), count(queues.len()))
+        .await?;
     Ok(queues)
 }
 

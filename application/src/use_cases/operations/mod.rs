@@ -12,6 +12,7 @@ mod discard;
 mod give;
 mod letters;
 mod look;
+mod operator;
 mod reconcile;
 mod redrive;
 mod release;
@@ -23,6 +24,7 @@ pub use discard::{DiscardLetters, Discarded, discard_dead_letters};
 pub use give::{Gift, IssueCoupon, give, issue_coupon};
 pub use letters::{Letters, MAX_LETTERS, Refused};
 pub use look::{Parked, audit_log, blocked, consumptions, dead_letters, find_event, outbox, queues};
+pub use operator::{OperationError, Operator};
 pub use reconcile::{
     Finding, FindingKind, GRACE, MAX_FINDINGS, Mended, Reconcile, Reconciliation, reconcile,
 };
@@ -42,7 +44,7 @@ use handover_domain::{TenantId, TextError};
 use serde_json::{Map, Value};
 
 use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
-use crate::{Attempt, CommandContext, Outbox, privacy, with_tx};
+use crate::{Attempt, Outbox, with_tx};
 
 /// The greatest number of ids or keys that a call names one by one: as many of the longest, with the longest reason, as
 /// fit into a body of 64 KiB.
@@ -110,11 +112,11 @@ impl Action {
     /// A look at what people are in, whom the caller sees or does not.
     pub(super) fn look_at_people<const N: usize>(
         name: &'static str,
-        context: &CommandContext,
+        operator: &Operator,
         selection: [(&str, Option<Value>); N],
     ) -> Action {
         let mut look = Action::look(name, selection);
-        if privacy::sees_people(context) {
+        if operator.sees_people {
             look.selection.insert("unmasked".to_owned(), true.into());
         }
         look
@@ -131,12 +133,12 @@ impl Action {
     pub(super) async fn told(
         self,
         outbox: &Outbox,
-        context: &CommandContext,
+        operator: &Operator,
         tenant: Option<TenantId>,
         matched: u64,
     ) -> Result<(), StoreError> {
-        let tenant = tenant.unwrap_or(context.tenant);
-        let entry = self.entry(context, (1, 1), outbox.now());
+        let tenant = tenant.unwrap_or(operator.tenant);
+        let entry = self.entry(operator, (1, 1), outbox.now());
         let entry = Arc::new(AuditEntry { tenant, matched, ..entry });
         with_tx(&outbox.tx, move |unit, attempt| {
             let entry = Arc::clone(&entry);
@@ -154,7 +156,7 @@ impl Action {
     /// log; the rows of a tenant keep their order.
     fn units<T>(
         &self,
-        context: &CommandContext,
+        operator: &Operator,
         rows: impl IntoIterator<Item = (TenantId, T)>,
         size: usize,
         at: DateTime<Utc>,
@@ -169,7 +171,7 @@ impl Action {
             let mut rows = rows.into_iter();
             for part in 1..=parts {
                 let rows: Vec<T> = rows.by_ref().take(size).collect();
-                let entry = self.entry(context, (part, parts), at);
+                let entry = self.entry(operator, (part, parts), at);
                 let entry = AuditEntry { tenant, matched: count(rows.len()), ..entry };
                 units.push(ActionUnit { rows, entry });
             }
@@ -180,7 +182,7 @@ impl Action {
     /// The entry of one of its units, but for how much that changed: fixed before the first attempt.
     pub(super) fn entry(
         &self,
-        context: &CommandContext,
+        operator: &Operator,
         (part, parts): (usize, usize),
         at: DateTime<Utc>,
     ) -> AuditEntry {
@@ -190,14 +192,14 @@ impl Action {
             selection.insert("parts".to_owned(), parts.into());
         }
         AuditEntry {
-            tenant: context.tenant,
-            actor: context.actor.to_string(),
+            tenant: operator.tenant,
+            actor: operator.name.clone(),
             action: self.name.to_owned(),
             selection: Value::Object(selection).to_string(),
             matched: 0,
             changed: 0,
             reason: self.reason.as_ref().map(|reason| reason.0.clone()),
-            trace_id: context.trace.trace_id.clone(),
+            trace_id: operator.trace.trace_id.clone(),
             at,
         }
     }

@@ -9,13 +9,11 @@ use handover_domain::{EventId, OutboxStatus, TenantId};
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use super::{Action, Named, Reason, asked, count, done_before, events_of, only};
+use super::{Action, Named, OperationError, Operator, Reason, asked, count, done_before, events_of, only};
 use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
-use crate::use_cases::UseCaseError;
-use crate::use_cases::queries::visible_tenant;
-use crate::{CommandContext, Outbox, with_tx};
+use crate::{Outbox, with_tx};
 
 /// The greatest number of events that one call redrives.
 pub const MAX_REDRIVEN: u32 = 10_000;
@@ -133,10 +131,10 @@ pub struct Redriven {
 /// to look at, which ignore what they have done. Attempts are counted anew. What is on its way is left alone.
 pub async fn redrive_events(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     command: RedriveEvents,
-) -> Result<Redriven, UseCaseError> {
-    let chosen = choose(outbox, context, &command.rows).await?;
+) -> Result<Redriven, OperationError> {
+    let chosen = choose(outbox, operator, &command.rows).await?;
     let last = chosen.rows.last().map(|row| row.id);
     let tenant = only(chosen.rows.iter().map(|row| row.aggregate.tenant)).or(command.rows.tenant());
     let mut redriven = Redriven {
@@ -164,14 +162,14 @@ pub async fn redrive_events(
     let action =
         Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
     if command.dry_run {
-        action.dry_run().told(outbox, context, tenant, redriven.matched).await?;
+        action.dry_run().told(outbox, operator, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     if due.is_empty() {
-        action.told(outbox, context, tenant, redriven.matched).await?;
+        action.told(outbox, operator, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
-    let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(context, part, now) });
+    let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(operator, part, now) });
     let (task, wanted, after) = (outbox.clone(), chosen.wanted, command.rows.after());
     // As a task of its own: a caller who goes away does not cut it between its units.
     let ended =
@@ -212,7 +210,7 @@ async fn move_all(
     wanted: Wanted,
     after: Option<i64>,
     mut redriven: Redriven,
-) -> Result<Redriven, UseCaseError> {
+) -> Result<Redriven, OperationError> {
     for Unit { due, entry } in units {
         let asked = due.len() as u64;
         match move_on(outbox, due, wanted, entry).await {
@@ -238,7 +236,7 @@ async fn move_on(
     due: Vec<Redrive>,
     wanted: Wanted,
     entry: AuditEntry,
-) -> Result<u64, UseCaseError> {
+) -> Result<u64, OperationError> {
     let ids: Vec<EventId> = due.iter().map(|it| it.event_id.clone()).collect();
     let job = Arc::new((due, ids, entry));
     with_tx(&outbox.tx, move |unit, attempt| {
@@ -291,10 +289,10 @@ struct Chosen {
     more: bool,
 }
 
-async fn choose(outbox: &Outbox, context: &CommandContext, rows: &Rows) -> Result<Chosen, UseCaseError> {
+async fn choose(outbox: &Outbox, operator: &Operator, rows: &Rows) -> Result<Chosen, OperationError> {
     match rows {
         Rows::Events(events) => {
-            let tenant = visible_tenant(context, None)?;
+            let tenant = operator.visible(None)?;
             let mut rows = outbox.view().await?.outbox_view().outbox_by_event(events.as_slice()).await?;
             rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
             rows.sort_by_key(|row| row.id);
@@ -303,7 +301,7 @@ async fn choose(outbox: &Outbox, context: &CommandContext, rows: &Rows) -> Resul
             Ok(Chosen { rows, wanted: Wanted::Settled, missing, more: false })
         }
         Rows::Filter { filter: RedriveFilter(filter), after } => {
-            let filter = OutboxFilter { tenant: visible_tenant(context, filter.tenant)?, ..filter.clone() };
+            let filter = OutboxFilter { tenant: operator.visible(filter.tenant)?, ..filter.clone() };
             let wanted = filter.status.map_or(Wanted::Settled, Wanted::Just);
             let mut rows =
                 outbox.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;

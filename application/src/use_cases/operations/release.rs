@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use handover_domain::{AggregateRef, TenantId};
 
-use super::{Action, Reason, asked, done_before};
+use super::{Action, OperationError, Operator, Reason, asked, done_before};
 use crate::ports::{AuditEntry, OnFailed, StoreError};
-use crate::use_cases::UseCaseError;
-use crate::use_cases::queries::visible_tenant;
-use crate::{CommandContext, Outbox, with_tx};
+use crate::{Outbox, with_tx};
 
 /// Lets later events of the aggregate pass its `FAILED` ones for good; tells how many those are. They stay `FAILED`, and
 /// can be redriven. Where failed events hold no later ones (`outbox.on-failed = "continue"`) it is refused.
@@ -16,14 +14,14 @@ use crate::{CommandContext, Outbox, with_tx};
 /// The aggregate is the caller's tenant's, where no other is named. One of which nothing holds anything is not found.
 pub async fn release_aggregate(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     tenant: Option<TenantId>,
     (kind, id): (String, i64),
     reason: Option<Reason>,
-) -> Result<u64, UseCaseError> {
-    let tenant = visible_tenant(context, tenant)?.unwrap_or(context.tenant);
+) -> Result<u64, OperationError> {
+    let tenant = operator.visible(tenant)?.unwrap_or(operator.tenant);
     match outbox.on_failed {
-        OnFailed::Continue => return Err(UseCaseError::NothingHeld),
+        OnFailed::Continue => return Err(OperationError::NothingHeld),
         OnFailed::Hold => {}
     }
     let aggregate = AggregateRef { tenant, kind, id };
@@ -33,7 +31,7 @@ pub async fn release_aggregate(
         ("tenantId", Some(tenant.get().into())),
     ]);
     let action = Action { name: "outbox.release", selection, reason };
-    let entry = AuditEntry { tenant, ..action.entry(context, (1, 1), outbox.now()) };
+    let entry = AuditEntry { tenant, ..action.entry(operator, (1, 1), outbox.now()) };
     let job = Arc::new((aggregate, entry, Arc::clone(&outbox.registry)));
     let released: Result<u64, StoreError> = with_tx(&outbox.tx, move |unit, attempt| {
         let job = Arc::clone(&job);
@@ -49,7 +47,7 @@ pub async fn release_aggregate(
     })
     .await;
     match released? {
-        0 => Err(UseCaseError::NotFound { what: "blocked aggregate" }),
+        0 => Err(OperationError::NotFound { what: "blocked aggregate" }),
         released => Ok(released),
     }
 }

@@ -6,12 +6,10 @@ use std::time::Duration;
 use handover_domain::{ConsumeStatus, TenantId};
 use tracing::debug;
 
-use super::Action;
+use super::{Action, OperationError, Operator};
+use crate::Outbox;
 use crate::consumers::answered;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
-use crate::use_cases::UseCaseError;
-use crate::use_cases::queries::visible_tenant;
-use crate::{CommandContext, Outbox};
 
 /// Up to how many blocked aggregates are counted.
 pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
@@ -57,10 +55,10 @@ pub struct Stats {
 /// Counts what an operator may see.
 pub async fn stats(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     tenant: Option<TenantId>,
-) -> Result<Stats, UseCaseError> {
-    let tenant = visible_tenant(context, tenant)?;
+) -> Result<Stats, OperationError> {
+    let tenant = operator.visible(tenant)?;
     let mut view = outbox.view().await?;
     let events = view.outbox_view().outbox_counts(tenant).await?;
     let counts = view.outbox_view().consume_counts(tenant).await?;
@@ -83,7 +81,7 @@ pub async fn stats(
         }
     };
     let look = Action::look("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
-    look.told(outbox, context, tenant, 1).await?;
+    look.told(outbox, operator, tenant, 1).await?;
     let now = outbox.now();
     Ok(Stats {
         outbox: events,
@@ -100,7 +98,7 @@ pub async fn stats(
 fn by_consumer(outbox: &Outbox, counts: Vec<ConsumeCount>) -> Vec<ConsumerStats> {
     let named = |name: &str| ConsumerStats { consumer: name.to_owned(), ..ConsumerStats::default() };
     let mut consumers: BTreeMap<String, ConsumerStats> =
-        outbox.consumers.values().map(|name| ((*name).to_owned(), named(name))).collect();
+        outbox.consumers.iter().map(|(_, name)| ((*name).to_owned(), named(name))).collect();
     for count in counts {
         let stats = consumers.entry(count.consumer.clone()).or_insert_with(|| named(&count.consumer));
         let field = match count.status {

@@ -4,7 +4,6 @@ use std::pin::Pin;
 
 use handover_application::ports::*;
 use handover_application::queues::INVENTORY_QUEUE;
-use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_application::{Actor, App, CommandContext, Role};
 use handover_domain::*;
@@ -12,8 +11,9 @@ use handover_domain::*;
 use super::world::*;
 use super::{Cut, step, sweep};
 
-fn operator() -> CommandContext {
-    CommandContext { actor: Actor::User { id: user(9), roles: vec![Role::Operator] }, ..by(9) }
+fn operator() -> Operator {
+    let actor = Actor::User { id: user(9), roles: vec![Role::Operator] };
+    CommandContext { actor, ..by(9) }.operator().unwrap()
 }
 
 /// What an action changed, by the rows and by the audit log.
@@ -33,7 +33,7 @@ async fn recorded(world: &World) -> u64 {
 async fn cut_once<T>(
     (cut, polls): (Cut, usize),
     given: impl AsyncFn(&App),
-    action: impl AsyncFn(&App) -> Result<T, UseCaseError>,
+    action: impl AsyncFn(&App) -> Result<T, OperationError>,
     changed: impl AsyncFn(&World) -> u64,
     whole: u64,
 ) -> bool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use handover_application::ports::*;
-use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_application::{ConsumerSettings, Extensions};
 use handover_domain::ConsumeStatus;
@@ -64,9 +63,9 @@ impl Broken {
         self.mended.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) async fn replay(&self, letters: Letters) -> Result<Replayed, UseCaseError> {
+    pub(crate) async fn replay(&self, letters: Letters) -> Result<Replayed, OperationError> {
         let command = ReplayLetters { letters, dry_run: false, reason: Some(reason()) };
-        replay_dead_letters(&self.process.app.outbox, &operator(), command).await
+        replay_dead_letters(&self.process.app.outbox, &acting(&operator()), command).await
     }
 }
 

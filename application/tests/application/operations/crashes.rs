@@ -38,7 +38,7 @@ fn replay() -> ReplayLetters {
 async fn applied_once_and_closed(broken: &Broken, process: &Process) {
     eventually(secs(12), async || broken.world.effects(7).await == ["e-1"]).await;
     assert_eq!(broken.world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Success));
-    let replayed = replay_dead_letters(&process.app.outbox, &operator(), replay()).await.unwrap();
+    let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
     assert_eq!((replayed.replayed, whys(&replayed)), (1, vec![]));
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replayed);
     pass(secs(20)).await;
@@ -52,7 +52,7 @@ async fn killed_before_it_is_published_the_event_is_applied_by_the_sweep() {
     broken.process.kill().await;
     let (process, next) = replayer(&broken);
     *next.lock().unwrap() = Some(Fate::KilledBefore(process.app.tx.tasks.clone()));
-    replay_dead_letters(&process.app.outbox, &operator(), replay()).await.unwrap_err();
+    replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap_err();
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     assert_eq!(broken.world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Failed));
     let next = successor(&broken).await;
@@ -65,7 +65,7 @@ async fn killed_before_it_is_closed_the_event_is_applied_by_its_message() {
     broken.process.kill().await;
     let (process, next) = replayer(&broken);
     *next.lock().unwrap() = Some(Fate::KilledAfter(process.app.tx.tasks.clone()));
-    replay_dead_letters(&process.app.outbox, &operator(), replay()).await.unwrap_err();
+    replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap_err();
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     assert_eq!(broken.world.depth(QUEUE).await.ready, 1);
     let next = successor(&broken).await;
@@ -79,7 +79,8 @@ async fn a_connection_lost_on_either_side_of_the_publish_leaves_it_replaying_and
         broken.process.kill().await;
         let (process, next) = replayer(&broken);
         *next.lock().unwrap() = Some(fate);
-        let replayed = replay_dead_letters(&process.app.outbox, &operator(), replay()).await.unwrap();
+        let replayed =
+            replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
         assert_eq!((replayed.replayed, replayed.refused.len()), (0, 1));
         assert!(!replayed.refused[0].why.contains("connection"), "what the broker says is for the log");
         assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
@@ -94,7 +95,7 @@ async fn a_store_that_goes_away_before_it_is_closed_leaves_it_replaying_and_appl
     broken.process.kill().await;
     let (process, _) = replayer(&broken);
     process.faults.next_commits([CommitFault::None, CommitFault::GoesAway]);
-    let replayed = replay_dead_letters(&process.app.outbox, &operator(), replay()).await.unwrap();
+    let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
     assert_eq!((replayed.replayed, replayed.refused.len()), (0, 1));
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     let next = successor(&broken).await;
@@ -106,7 +107,7 @@ async fn one_that_dies_again_before_its_confirm_stays_open() {
     let broken = broken(&[("e-1", 7)]).await;
     let (process, next) = replayer(&broken);
     *next.lock().unwrap() = Some(Fate::Late);
-    let replayed = replay_dead_letters(&process.app.outbox, &operator(), replay()).await.unwrap();
+    let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
     assert_eq!(
         (replayed.replayed, whys(&replayed)),
         (0, vec![("e-1", "it died again: 消息消费失败: no such paper")])
@@ -124,9 +125,9 @@ async fn one_that_is_discarded_before_its_confirm_stays_discarded() {
     let discard = async {
         pass(millis(500)).await;
         let command = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
-        discard_dead_letters(&process.app.outbox, &operator(), command).await.unwrap()
+        discard_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap()
     };
-    let operator = operator();
+    let operator = acting(&operator());
     let (replayed, discarded) =
         tokio::join!(replay_dead_letters(&process.app.outbox, &operator, replay()), discard);
     assert_eq!(discarded.discarded, 1);

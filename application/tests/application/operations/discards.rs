@@ -12,7 +12,7 @@ use super::carrier::Fate;
 use super::crashes::{replayer, successor};
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, consuming};
-use crate::support::{Process, World, by, eventually, millis, pass, secs};
+use crate::support::{Process, World, eventually, millis, pass, secs};
 
 fn discard(letters: Letters) -> DiscardLetters {
     DiscardLetters { letters, dry_run: false, reason: reason() }
@@ -24,7 +24,9 @@ async fn a_discarded_letter_keeps_its_place_and_its_reason_and_takes_no_effect()
     let (world, app) = (&broken.world, &broken.process.app);
     let before = world.letter(QUEUE, "e-1").await;
     let discarded =
-        discard_dead_letters(&app.outbox, &operator(), discard(keys(&["e-1", "no-such"]))).await.unwrap();
+        discard_dead_letters(&app.outbox, &acting(&operator()), discard(keys(&["e-1", "no-such"])))
+            .await
+            .unwrap();
     let expected =
         Discarded { matched: 1, discarded: 1, not_found: vec!["no-such".into()], ..Discarded::default() };
     assert_eq!(discarded, expected);
@@ -40,11 +42,12 @@ async fn a_discarded_letter_keeps_its_place_and_its_reason_and_takes_no_effect()
     let audit = world.audit().await;
     assert_eq!((audit.len(), audit[0].action.as_str(), audit[0].changed), (1, "dead-letters.discard", 1));
     assert_eq!(audit[0].reason.as_deref(), Some("the printer has paper again"));
-    let again = discard_dead_letters(&app.outbox, &operator(), discard(keys(&["e-1"]))).await.unwrap();
+    let again =
+        discard_dead_letters(&app.outbox, &acting(&operator()), discard(keys(&["e-1"]))).await.unwrap();
     assert_eq!((again.matched, again.discarded), (1, 0), "it was decided before");
     assert_eq!(whys_of(&again.refused), [("e-1", "it was discarded")]);
     let dry = DiscardLetters { dry_run: true, ..discard(keys(&["e-1", "e-2"])) };
-    let dry = discard_dead_letters(&app.outbox, &operator(), dry).await.unwrap();
+    let dry = discard_dead_letters(&app.outbox, &acting(&operator()), dry).await.unwrap();
     assert_eq!(whys_of(&dry.refused), [("e-1", "it was discarded")]);
     assert_eq!(world.audit().await.len(), 1);
 }
@@ -57,14 +60,18 @@ async fn a_filter_discards_what_nobody_decided_about_also_what_is_being_replayed
     broken.replay(keys(&["e-2"])).await.unwrap();
     assert_eq!(world.letter(QUEUE, "e-2").await.status, DeadLetterStatus::Replaying);
     let dry = DiscardLetters { dry_run: true, ..discard(all_letters()) };
-    let dry = discard_dead_letters(&app.outbox, &operator(), dry).await.unwrap();
+    let dry = discard_dead_letters(&app.outbox, &acting(&operator()), dry).await.unwrap();
     assert_eq!((dry.matched, dry.discarded, world.audit().await.len()), (3, 0, 1));
-    let discarded = discard_dead_letters(&app.outbox, &operator(), discard(all_letters())).await.unwrap();
+    let discarded =
+        discard_dead_letters(&app.outbox, &acting(&operator()), discard(all_letters())).await.unwrap();
     assert_eq!((discarded.matched, discarded.discarded, discarded.more), (3, 3, false));
     assert!(dry.refused.is_empty() && discarded.refused.is_empty());
     assert_eq!(world.audit().await[1].selection, r#"{"filter":{}}"#);
     assert_eq!(
-        discard_dead_letters(&app.outbox, &operator(), discard(all_letters())).await.unwrap().matched,
+        discard_dead_letters(&app.outbox, &acting(&operator()), discard(all_letters()))
+            .await
+            .unwrap()
+            .matched,
         0
     );
 }
@@ -73,15 +80,21 @@ async fn a_filter_discards_what_nobody_decided_about_also_what_is_being_replayed
 async fn other_tenants_letters_are_not_there_and_users_discard_nothing() {
     let broken = broken(&[("e-1", 7)]).await;
     let app = &broken.process.app;
-    is_not_allowed(&discard_dead_letters(&app.outbox, &by(9), discard(keys(&["e-1"]))).await);
-    let named = discard_dead_letters(&app.outbox, &elsewhere(), discard(keys(&["e-1"]))).await.unwrap();
+    let named =
+        discard_dead_letters(&app.outbox, &acting(&elsewhere()), discard(keys(&["e-1"]))).await.unwrap();
     assert_eq!((named.matched, named.not_found.len()), (0, 1));
     assert_eq!(
-        discard_dead_letters(&app.outbox, &elsewhere(), discard(all_letters())).await.unwrap().matched,
+        discard_dead_letters(&app.outbox, &acting(&elsewhere()), discard(all_letters()))
+            .await
+            .unwrap()
+            .matched,
         0
     );
     assert_eq!(
-        discard_dead_letters(&app.outbox, &platform(), discard(all_letters())).await.unwrap().discarded,
+        discard_dead_letters(&app.outbox, &acting(&platform()), discard(all_letters()))
+            .await
+            .unwrap()
+            .discarded,
         1
     );
 }
@@ -98,7 +111,9 @@ async fn a_discard_whose_commit_goes_wrong_happens_once_and_is_recorded_once() {
         assert_eq!(world.log_status(NAME, "e-3").await, Some(ConsumeStatus::Success));
         process.faults.next_commits(faults.iter().copied());
         let discarded =
-            discard_dead_letters(&process.app.outbox, &operator(), discard(all_letters())).await.unwrap();
+            discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(all_letters()))
+                .await
+                .unwrap();
         assert_eq!(discarded.discarded, 2, "{faults:?}");
         assert_eq!(whys_of(&discarded.refused), [("e-3", "it was applied")], "{faults:?}");
         let audit = world.audit().await;
@@ -125,7 +140,7 @@ async fn replaying<'a>(broken: &'a Broken, names: &[&str], fate: Fate) -> (&'a W
     broken.process.kill().await;
     *next.lock().unwrap() = Some(fate);
     let command = ReplayLetters { letters: keys(names), dry_run: false, reason: None };
-    let replayed = replay_dead_letters(&process.app.outbox, &operator(), command).await.unwrap();
+    let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.replayed, replayed.refused.len()), (0, names.len()));
     for name in names {
         assert_eq!(broken.world.letter(QUEUE, name).await.status, DeadLetterStatus::Replaying);
@@ -140,7 +155,9 @@ async fn what_is_discarded_while_it_is_replayed_takes_no_effect_and_holds_no_lat
         let broken = broken(&[("e-1", 7)]).await;
         let (world, process) = replaying(&broken, &["e-1"], fate).await;
         let discarded =
-            discard_dead_letters(&process.app.outbox, &operator(), discard(keys(&["e-1"]))).await.unwrap();
+            discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(keys(&["e-1"])))
+                .await
+                .unwrap();
         let expected = Discarded { matched: 1, discarded: 1, ..Discarded::default() };
         assert_eq!(discarded, expected);
         let letter = world.letter(QUEUE, "e-1").await;
@@ -165,9 +182,10 @@ async fn what_was_applied_meanwhile_is_closed_as_replayed_and_the_answer_says_so
     pass(secs(1)).await;
     assert_eq!(world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     let dry = DiscardLetters { dry_run: true, ..discard(all_letters()) };
-    let dry = discard_dead_letters(&process.app.outbox, &operator(), dry).await.unwrap();
-    let discarded =
-        discard_dead_letters(&process.app.outbox, &operator(), discard(all_letters())).await.unwrap();
+    let dry = discard_dead_letters(&process.app.outbox, &acting(&operator()), dry).await.unwrap();
+    let discarded = discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(all_letters()))
+        .await
+        .unwrap();
     for answer in [&dry, &discarded] {
         assert_eq!((answer.matched, answer.discarded), (1, 0));
         assert_eq!(whys_of(&answer.refused), [("e-1", "it was applied")]);
@@ -175,8 +193,9 @@ async fn what_was_applied_meanwhile_is_closed_as_replayed_and_the_answer_says_so
     let letter = world.letter(QUEUE, "e-1").await;
     assert_eq!((letter.status, letter.note), (DeadLetterStatus::Replayed, None));
     assert_eq!(world.audit().await.last().map(|entry| entry.changed), Some(1), "it was closed");
-    let again =
-        discard_dead_letters(&process.app.outbox, &operator(), discard(keys(&["e-1"]))).await.unwrap();
+    let again = discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(keys(&["e-1"])))
+        .await
+        .unwrap();
     assert_eq!(whys_of(&again.refused), [("e-1", "it was replayed already")]);
     assert_eq!(world.effects(7).await, ["e-1"]);
 }
@@ -194,11 +213,12 @@ async fn what_is_being_applied_is_not_discarded_until_its_attempt_has_ended() {
     hangs_now.store(true, Ordering::SeqCst);
     world.broker.nack_next(1);
     let replay = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
-    let replayed = replay_dead_letters(&app.outbox, &operator(), replay).await.unwrap();
+    let replayed = replay_dead_letters(&app.outbox, &acting(&operator()), replay).await.unwrap();
     assert_eq!(replayed.refused.len(), 1, "{replayed:?}");
     let is = async |status| world.log_status(NAME, "e-1").await == Some(status);
     eventually(secs(12), async || is(ConsumeStatus::Processing).await).await;
-    let refused = discard_dead_letters(&app.outbox, &operator(), discard(all_letters())).await.unwrap();
+    let refused =
+        discard_dead_letters(&app.outbox, &acting(&operator()), discard(all_letters())).await.unwrap();
     assert_eq!((refused.matched, refused.discarded), (1, 0));
     assert_eq!(whys_of(&refused.refused), [("e-1", "it is being applied")]);
     assert_eq!(world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
@@ -206,7 +226,10 @@ async fn what_is_being_applied_is_not_discarded_until_its_attempt_has_ended() {
     eventually(secs(12), async || is(ConsumeStatus::Failed).await).await;
     let calls = handler.calls().len();
     assert_eq!(
-        discard_dead_letters(&app.outbox, &operator(), discard(all_letters())).await.unwrap().discarded,
+        discard_dead_letters(&app.outbox, &acting(&operator()), discard(all_letters()))
+            .await
+            .unwrap()
+            .discarded,
         1
     );
     pass(secs(60)).await;
@@ -224,17 +247,24 @@ async fn letters_of_two_tenants_are_in_the_audit_log_of_each() {
     pass(millis(700)).await;
     world.broker.nack_next(3);
     let replay = ReplayLetters { letters: all_letters(), dry_run: false, reason: None };
-    let replayed = replay_dead_letters(&process.app.outbox, &command_line(), replay).await.unwrap();
+    let replayed = replay_dead_letters(&process.app.outbox, &acting(&command_line()), replay).await.unwrap();
     assert_eq!((replayed.matched, replayed.refused.len()), (3, 3));
     let discarded =
-        discard_dead_letters(&process.app.outbox, &command_line(), discard(all_letters())).await.unwrap();
+        discard_dead_letters(&process.app.outbox, &acting(&command_line()), discard(all_letters()))
+            .await
+            .unwrap();
     assert_eq!((discarded.matched, discarded.discarded), (3, 3));
     for (context, changed) in [(operator(), 2), (elsewhere(), 1)] {
-        let log =
-            audit_log(&process.app.outbox, &context, AuditFilter { tenant: None, changes: true }, None, 10)
-                .await
-                .unwrap()
-                .items;
+        let log = audit_log(
+            &process.app.outbox,
+            &acting(&context),
+            AuditFilter { tenant: None, changes: true },
+            None,
+            10,
+        )
+        .await
+        .unwrap()
+        .items;
         let told: Vec<(&str, u64, TenantId)> = log
             .iter()
             .map(|entry| (entry.effect.action.as_str(), entry.effect.changed, entry.effect.tenant))
@@ -265,7 +295,7 @@ async fn an_event_that_is_replayed_while_its_letter_is_being_discarded_takes_no_
     };
     assert_eq!(replaying.outbox().decide(&decision).await.unwrap(), Changed::One);
     replaying.outbox().record(&[revived]).await.unwrap();
-    let operator = operator();
+    let operator = acting(&operator());
     let discarding = discard_dead_letters(&process.app.outbox, &operator, discard(keys(&["e-1"])));
     let replayed = async {
         pass(millis(10)).await;

@@ -1,12 +1,14 @@
 //! Who operates, and rows to operate on.
 
+use std::fmt::Debug;
+
 use handover_application::ports::*;
 use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_application::{Actor, CommandContext, Role};
 use handover_domain::{AggregateRef, EventId, OutboxStatus, TenantId};
 
-use crate::support::{CommitFault, Process, World, by, event_id, sample};
+use crate::support::{CommitFault, Process, TENANT, World, by, event_id, sample};
 
 /// Commits that go wrong on their way, with the answers that their callers get.
 pub(crate) const FAULTS: [&[CommitFault]; 4] = [
@@ -26,6 +28,25 @@ pub(crate) fn with_role(role: Role) -> CommandContext {
 
 pub(crate) fn operator() -> CommandContext {
     with_role(Role::Operator)
+}
+
+/// The same as an operator of the outbox.
+pub(crate) fn acting(context: &CommandContext) -> Operator {
+    context.operator().expect("it has the role")
+}
+
+#[test]
+fn who_has_no_role_is_no_operator_and_a_role_says_what_an_operator_sees() {
+    is_not_allowed(&by(9).operator());
+    is_not_allowed(&with_role(Role::Pii).operator());
+    is_not_allowed(&CommandContext { actor: Actor::System("a job"), ..by(9) }.operator());
+    let sees = |context: CommandContext| {
+        let Operator { name, tenant, sees_all, sees_people, .. } = acting(&context);
+        (name, tenant, sees_all, sees_people)
+    };
+    assert_eq!(sees(operator()), ("user:9".into(), TENANT, false, false));
+    assert_eq!(sees(platform()), ("user:9".into(), tenant(2), true, false));
+    assert_eq!(sees(command_line()), ("command-line:root".into(), TENANT, true, true));
 }
 
 /// An operator of another tenant.
@@ -65,12 +86,12 @@ pub(crate) fn all_letters() -> Letters {
 }
 
 #[track_caller]
-pub(crate) fn is_missing<T: std::fmt::Debug>(result: &Result<T, UseCaseError>) {
-    assert!(matches!(result, Err(UseCaseError::NotFound { .. })), "{result:?}");
+pub(crate) fn is_missing<T: Debug, E: Debug>(result: &Result<T, E>) {
+    assert!(matches!(result, Err(error) if format!("{error:?}").starts_with("NotFound")), "{result:?}");
 }
 
 #[track_caller]
-pub(crate) fn is_not_allowed<T: std::fmt::Debug>(result: &Result<T, UseCaseError>) {
+pub(crate) fn is_not_allowed<T: Debug>(result: &Result<T, UseCaseError>) {
     assert!(matches!(result, Err(UseCaseError::NotAllowed { .. })), "{result:?}");
 }
 

@@ -1,13 +1,13 @@
 //! Held aggregates that are let go.
 
+use handover_application::CommandContext;
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_domain::*;
 
 use super::operators::*;
-use crate::support::{Process, TENANT, World, by, event_id, millis, pass, sample};
+use crate::support::{Process, TENANT, World, event_id, millis, pass, sample};
 
 const ORDER: i64 = 7;
 
@@ -23,8 +23,15 @@ async fn held() -> (World, Process) {
     (world, process)
 }
 
-async fn release(process: &Process, order: i64) -> Result<u64, UseCaseError> {
-    release_aggregate(&process.app.outbox, &operator(), None, ("Order".into(), order), Some(reason())).await
+async fn release(process: &Process, order: i64) -> Result<u64, OperationError> {
+    release_aggregate(
+        &process.app.outbox,
+        &acting(&operator()),
+        None,
+        ("Order".into(), order),
+        Some(reason()),
+    )
+    .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,13 +79,17 @@ async fn what_holds_nothing_or_is_another_tenants_is_not_found() {
     let app = &process.app;
     let order = || ("Order".to_owned(), ORDER);
     is_missing(&release(&process, 8).await);
-    is_missing(&release_aggregate(&app.outbox, &operator(), None, ("Payment".into(), ORDER), None).await);
-    is_missing(&release_aggregate(&app.outbox, &elsewhere(), None, order(), None).await);
-    is_missing(&release_aggregate(&app.outbox, &elsewhere(), Some(TENANT), order(), None).await);
-    is_missing(&release_aggregate(&app.outbox, &platform(), None, order(), None).await);
-    is_not_allowed(&release_aggregate(&app.outbox, &by(9), None, order(), None).await);
+    is_missing(
+        &release_aggregate(&app.outbox, &acting(&operator()), None, ("Payment".into(), ORDER), None).await,
+    );
+    is_missing(&release_aggregate(&app.outbox, &acting(&elsewhere()), None, order(), None).await);
+    is_missing(&release_aggregate(&app.outbox, &acting(&elsewhere()), Some(TENANT), order(), None).await);
+    is_missing(&release_aggregate(&app.outbox, &acting(&platform()), None, order(), None).await);
     assert!(world.audit().await.is_empty());
-    assert_eq!(release_aggregate(&app.outbox, &platform(), Some(TENANT), order(), None).await.unwrap(), 1);
+    assert_eq!(
+        release_aggregate(&app.outbox, &acting(&platform()), Some(TENANT), order(), None).await.unwrap(),
+        1
+    );
     is_missing(&release(&process, ORDER).await);
     assert_eq!(world.audit().await.len(), 1);
 }
@@ -89,19 +100,18 @@ async fn blocked_aggregates_are_listed_with_what_they_hold_until_they_are_releas
     world.happened_in(&process, tenant(2), "f-1", 9).await;
     world.fail(&["f-1"]).await;
     let app = &process.app;
-    let page = blocked(&app.outbox, &operator(), None, None, 10).await.unwrap();
+    let page = blocked(&app.outbox, &acting(&operator()), None, None, 10).await.unwrap();
     assert_eq!((page.items.len(), page.next), (1, None));
     let first = &page.items[0].effect;
     assert_eq!((first.event_id.clone(), first.held, first.aggregate.id), (event_id("e-1"), 2, ORDER));
-    let all = blocked(&app.outbox, &platform(), None, None, 10).await.unwrap();
+    let all = blocked(&app.outbox, &acting(&platform()), None, None, 10).await.unwrap();
     assert_eq!(all.items.len(), 2);
-    let first = blocked(&app.outbox, &platform(), None, None, 1).await.unwrap();
-    let rest = blocked(&app.outbox, &platform(), None, first.next, 1).await.unwrap();
+    let first = blocked(&app.outbox, &acting(&platform()), None, None, 1).await.unwrap();
+    let rest = blocked(&app.outbox, &acting(&platform()), None, first.next, 1).await.unwrap();
     assert_eq!([&first.items[..], &rest.items[..]].concat(), all.items);
-    is_missing(&blocked(&app.outbox, &operator(), Some(tenant(2)), None, 10).await);
-    is_not_allowed(&blocked(&app.outbox, &by(9), None, None, 10).await);
+    is_missing(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
     release(&process, ORDER).await.unwrap();
-    assert!(blocked(&app.outbox, &operator(), None, None, 10).await.unwrap().items.is_empty());
+    assert!(blocked(&app.outbox, &acting(&operator()), None, None, 10).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,14 +120,12 @@ async fn where_failed_events_hold_nothing_none_is_listed_and_none_is_released() 
     world.on_failed = OnFailed::Continue;
     let process = world.process();
     let app = &process.app;
-    assert!(blocked(&app.outbox, &platform(), None, None, 10).await.unwrap().items.is_empty());
-    is_missing(&blocked(&app.outbox, &operator(), Some(tenant(2)), None, 10).await);
-    is_not_allowed(&blocked(&app.outbox, &by(9), None, None, 10).await);
+    assert!(blocked(&app.outbox, &acting(&platform()), None, None, 10).await.unwrap().items.is_empty());
+    is_missing(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
     let order = || ("Order".to_owned(), ORDER);
-    is_not_allowed(&release_aggregate(&app.outbox, &by(9), None, order(), None).await);
-    is_missing(&release_aggregate(&app.outbox, &elsewhere(), Some(TENANT), order(), None).await);
+    is_missing(&release_aggregate(&app.outbox, &acting(&elsewhere()), Some(TENANT), order(), None).await);
     let refused = release(&process, ORDER).await;
-    assert!(matches!(refused, Err(UseCaseError::NothingHeld)), "{refused:?}");
+    assert!(matches!(refused, Err(OperationError::NothingHeld)), "{refused:?}");
     assert_eq!(world.row("e-1").await.released_time, None);
     assert!(world.audit().await.is_empty());
 }
@@ -132,9 +140,12 @@ async fn a_release_by_platform_is_in_the_audit_log_of_the_tenant_whose_rows_it_m
     let (app, order) = (&process.app, ("Order".to_owned(), 9));
     let everywhere = command_line();
     assert_eq!(everywhere.tenant, TENANT);
-    assert_eq!(release_aggregate(&app.outbox, &everywhere, Some(tenant(2)), order, None).await.unwrap(), 1);
-    let log = async |context| {
-        audit_log(&app.outbox, &context, AuditFilter::default(), None, 10).await.unwrap().items
+    assert_eq!(
+        release_aggregate(&app.outbox, &acting(&everywhere), Some(tenant(2)), order, None).await.unwrap(),
+        1
+    );
+    let log = async |context: CommandContext| {
+        audit_log(&app.outbox, &acting(&context), AuditFilter::default(), None, 10).await.unwrap().items
     };
     assert_eq!(log(elsewhere()).await[0].effect.actor, "command-line:root");
     assert!(log(operator()).await.iter().all(|entry| entry.effect.changed == 0));

@@ -67,7 +67,7 @@ async fn the_messages_of_a_replay_enter_the_queue_in_the_order_of_their_events()
     let process = with_scripted(broken.world.process(), &broken.handler);
     let letters = keys(&["e-2", "e-3", "e-1"]);
     let command = ReplayLetters { letters, dry_run: false, reason: None };
-    replay_dead_letters(&process.app.outbox, &operator(), command).await.unwrap();
+    replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     let subscription = broken.world.broker.subscribe(QUEUE, 10.try_into().unwrap()).await.unwrap();
     let deliveries = subscription.next().await.unwrap();
     let ids: Vec<_> = deliveries.iter().map(|it| it.message.message_id.as_deref().unwrap()).collect();
@@ -95,7 +95,7 @@ async fn a_queue_narrows_what_is_named_and_a_filter_chooses_what_nobody_decided_
     };
     let dry = async |letters| {
         let command = ReplayLetters { letters, dry_run: true, reason: None };
-        replay_dead_letters(&broken.process.app.outbox, &platform(), command).await.unwrap().matched
+        replay_dead_letters(&broken.process.app.outbox, &acting(&platform()), command).await.unwrap().matched
     };
     assert_eq!(dry(all_letters()).await, 2);
     assert_eq!(dry(filter(Some(QUEUE), None, None)).await, 1);
@@ -133,7 +133,8 @@ async fn a_replay_whose_commits_go_wrong_happens_once_and_is_recorded_once() {
             process.faults.next_commits(sound.chain(faults.iter().copied()));
             let letters = keys(&["e-1", "e-2"]);
             let command = ReplayLetters { letters, dry_run: false, reason: None };
-            let replayed = replay_dead_letters(&process.app.outbox, &operator(), command).await.unwrap();
+            let replayed =
+                replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
             assert_eq!((replayed.replayed, replayed.refused.len()), (2, 0), "{faults:?}");
             for id in ["e-1", "e-2"] {
                 let letter = broken.world.letter(QUEUE, id).await;
@@ -172,12 +173,13 @@ async fn more_letters_than_a_batch_go_all_in_one_call_up_to_a_thousand() {
     }
     park(&world, &letters).await;
     let command = ReplayLetters { letters: all_letters(), dry_run: false, reason: None };
-    let replayed = replay_dead_letters(&process.app.outbox, &operator(), command.clone()).await.unwrap();
+    let replayed =
+        replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1_000, 1_000, true));
     let last = world.letter(QUEUE, "e-1001").await;
     assert_eq!(last.status, DeadLetterStatus::Open, "the oldest go first");
     assert_eq!(world.audit().await.iter().map(|entry| entry.changed).sum::<u64>(), 1_000);
-    let replayed = replay_dead_letters(&process.app.outbox, &operator(), command).await.unwrap();
+    let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1, 1, false));
     assert_eq!(world.depth(QUEUE).await.ready, 1_001);
 }
@@ -190,7 +192,8 @@ async fn an_event_that_dies_while_its_letter_is_being_decided_is_tried_again() {
     let (world, process) = (&broken.world, with_scripted(broken.world.process(), &broken.handler));
     let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
     world.broker.nack_next(1);
-    let first = replay_dead_letters(&process.app.outbox, &operator(), command.clone()).await.unwrap();
+    let first =
+        replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!(first.replayed, 0, "the broker refused it");
     let letter = world.letter(QUEUE, "e-1").await;
     assert_eq!(letter.status, DeadLetterStatus::Replaying);
@@ -201,7 +204,7 @@ async fn an_event_that_dies_while_its_letter_is_being_decided_is_tried_again() {
     let mut dying = world.store.begin().await.unwrap();
     dying.outbox().record(&[dead]).await.unwrap();
     dying.outbox().park(&[DeadLetter { status: DeadLetterStatus::Open, ..letter }]).await.unwrap();
-    let operator = operator();
+    let operator = acting(&operator());
     let second = replay_dead_letters(&process.app.outbox, &operator, command);
     let died = async {
         pass(millis(10)).await;

@@ -27,7 +27,10 @@ async fn a_copy_from_before_a_replay_does_not_kill_the_replayed_event() {
     broken.process.kill().await;
     let process = with_scripted(world.process(), &broken.handler);
     let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
-    assert_eq!(replay_dead_letters(&process.app.outbox, &operator(), command).await.unwrap().replayed, 1);
+    assert_eq!(
+        replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap().replayed,
+        1
+    );
     // The copy is drained before the consumer begins.
     process.start_drainer(&[broken.handler.subscriber()]);
     pass(millis(700)).await;
@@ -47,7 +50,7 @@ async fn a_replayed_message_that_the_broker_gives_up_is_applied_by_the_sweep() {
     broken.process.kill().await;
     let process = with_scripted(world.process(), &broken.handler);
     let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
-    replay_dead_letters(&process.app.outbox, &operator(), command).await.unwrap();
+    replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     world.broker.purge(QUEUE);
     die_in_the_broker(world, "e-1").await;
     process.start_drainer(&[broken.handler.subscriber()]);
@@ -64,7 +67,7 @@ async fn a_copy_from_before_a_discard_does_not_open_the_letter_again() {
     let broken = broken_undrained(&[("e-1", 7)]).await;
     let world = &broken.world;
     let discard = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
-    discard_dead_letters(&broken.process.app.outbox, &operator(), discard).await.unwrap();
+    discard_dead_letters(&broken.process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let decided = world.letter(QUEUE, "e-1").await;
     broken.process.start_drainer(&[broken.handler.subscriber()]);
     pass(millis(700)).await;
@@ -83,7 +86,7 @@ async fn a_copy_of_what_was_discarded_while_it_was_replayed_leaves_it_discarded_
     world.broker.nack_next(1);
     assert_eq!(broken.replay(keys(&["e-1"])).await.unwrap().refused.len(), 1);
     let discard = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
-    discard_dead_letters(&broken.process.app.outbox, &operator(), discard).await.unwrap();
+    discard_dead_letters(&broken.process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let decided = world.letter(QUEUE, "e-1").await;
     broken.process.start_drainer(&[broken.handler.subscriber()]);
     pass(millis(700)).await;

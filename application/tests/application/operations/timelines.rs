@@ -148,7 +148,7 @@ async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_
         reason,
     };
     for reason in [Some(reason()), None] {
-        redrive_events(&app.outbox, &operator(), redrive(reason)).await.unwrap();
+        redrive_events(&app.outbox, &acting(&operator()), redrive(reason)).await.unwrap();
         pass(secs(1)).await;
     }
     let way = async |context, kind| {
@@ -197,7 +197,7 @@ async fn what_was_given_up_and_redriven_shows_both() {
     let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
     let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
     let redrive = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
-    assert_eq!(redrive_events(&process.app.outbox, &operator(), redrive).await.unwrap().redriven, 1);
+    assert_eq!(redrive_events(&process.app.outbox, &acting(&operator()), redrive).await.unwrap().redriven, 1);
     pass(secs(1)).await;
     let shown = timeline(&process.app, &by(BUYER), None, order).await.unwrap();
     let mut published = whats(&shown, TimelineKind::Published);
@@ -257,7 +257,7 @@ async fn what_went_wrong_is_told_to_operators_alone() {
     pass(secs(5)).await;
     let note = Reason::new("swordfish 3".into()).unwrap();
     let discard = DiscardLetters { letters: keys(&[&created]), dry_run: false, reason: note };
-    discard_dead_letters(&process.app.outbox, &operator(), discard).await.unwrap();
+    discard_dead_letters(&process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let seen = async |context| {
         let shown = timeline(&process.app, &context, None, order).await.unwrap();
         let wrong = |item: &&TimelineItem| item.kind > TimelineKind::Event;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use handover_application::App;
 use handover_application::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
-use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_domain::{OutboxStatus, TenantId};
 
@@ -65,9 +64,9 @@ pub(crate) async fn release_misled(app: &App, faults: &Faults) -> bool {
     }
     let mut released = 0;
     for tenant in tenants() {
-        let context = by_operator(faults, tenant);
+        let operator = operator(faults, tenant);
         let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
-        let failed = match outbox(&app.outbox, &context, filter, None, 100).await {
+        let failed = match outbox(&app.outbox, &operator, filter, None, 100).await {
             Ok(failed) => failed.items,
             Err(error) => {
                 complain(faults, "look", Err(error));
@@ -80,10 +79,10 @@ pub(crate) async fn release_misled(app: &App, faults: &Faults) -> bool {
             .map(|row| (row.aggregate.kind, row.aggregate.id))
             .collect();
         for aggregate in aggregates {
-            match release_aggregate(&app.outbox, &context, None, aggregate, Some(reason())).await {
+            match release_aggregate(&app.outbox, &operator, None, aggregate, Some(reason())).await {
                 Ok(events) => released += events,
                 // It holds nothing, or was released before.
-                Err(UseCaseError::NotFound { .. }) => {}
+                Err(OperationError::NotFound { .. }) => {}
                 Err(error) => complain(faults, "release", Err(error)),
             }
         }
@@ -92,7 +91,7 @@ pub(crate) async fn release_misled(app: &App, faults: &Faults) -> bool {
 }
 
 /// Where nothing is wrong, nothing may be refused.
-fn complain(faults: &Faults, what: &str, done: Result<(), UseCaseError>) {
+fn complain(faults: &Faults, what: &str, done: Result<(), OperationError>) {
     if let Err(error) = done {
         faults.violation(format!("on a good day the {what} of an operator failed: {error}"));
     }
@@ -108,7 +107,7 @@ async fn redrive(
     journal: &Journal,
     tenant: TenantId,
     status: OutboxStatus,
-) -> Result<(), UseCaseError> {
+) -> Result<(), OperationError> {
     let filter = RedriveFilter::new(OutboxFilter { status: Some(status), ..OutboxFilter::default() });
     let command = RedriveEvents {
         rows: Rows::Filter { filter: filter.expect("a filter with a field"), after: None },
@@ -116,11 +115,11 @@ async fn redrive(
         pace: Pace::default(),
         reason: Some(reason()),
     };
-    let context = by_operator(faults, tenant);
-    let done = redrive_events(&app.outbox, &context, command).await?;
+    let operator = operator(faults, tenant);
+    let done = redrive_events(&app.outbox, &operator, command).await?;
     faults.note("an operator", || format!("redrives {} {status} events of tenant {tenant}", done.redriven));
     if !done.more {
-        journal.tell("an operator", Told::Redriven(context.trace.trace_id, done.redriven));
+        journal.tell("an operator", Told::Redriven(operator.trace.trace_id, done.redriven));
     }
     Ok(())
 }
@@ -129,18 +128,19 @@ fn all_letters() -> Letters {
     Letters::Filter { queue: None, event_type: None, tenant: None }
 }
 
-async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
+async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {
     let command = ReplayLetters { letters: all_letters(), dry_run: false, reason: Some(reason()) };
-    let done = replay_dead_letters(&app.outbox, &by_operator(faults, tenant), command).await?;
+    let done = replay_dead_letters(&app.outbox, &operator(faults, tenant), command).await?;
     faults.note("an operator", || {
         format!("replays {} of {} letters of tenant {tenant}", done.replayed, done.matched)
     });
     Ok(())
 }
 
-async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
-    let context = by_operator(faults, tenant);
-    let mut letters = dead_letters(&app.outbox, &context, DeadLetterFilter::default(), None, 20).await?.items;
+async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {
+    let operator = operator(faults, tenant);
+    let mut letters =
+        dead_letters(&app.outbox, &operator, DeadLetterFilter::default(), None, 20).await?.items;
     letters.retain(|it| matches!(it.letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying));
     // One that is on its way back is the harder to give up.
     if letters.iter().any(|it| it.letter.status == DeadLetterStatus::Replaying) {
@@ -151,7 +151,7 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
     let letters = Letters::Keys { keys, queue: Some(parked.letter.queue.clone()) };
     let done = discard_dead_letters(
         &app.outbox,
-        &context,
+        &operator,
         DiscardLetters { letters, dry_run: false, reason: reason() },
     )
     .await?;
@@ -161,25 +161,25 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Use
     Ok(())
 }
 
-async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), UseCaseError> {
-    let context = by_operator(faults, tenant);
-    let held = blocked(&app.outbox, &context, None, None, 10).await?;
+async fn release(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {
+    let operator = operator(faults, tenant);
+    let held = blocked(&app.outbox, &operator, None, None, 10).await?;
     let Some(one) = faults.dice.pick(&held.items) else { return Ok(()) };
     let aggregate = (one.effect.aggregate.kind.clone(), one.effect.aggregate.id);
-    let released = release_aggregate(&app.outbox, &context, None, aggregate, Some(reason())).await?;
+    let released = release_aggregate(&app.outbox, &operator, None, aggregate, Some(reason())).await?;
     faults.note("an operator", || format!("releases {released} events of order {}", one.effect.aggregate.id));
     Ok(())
 }
 
 /// An operator sees the rows of its own tenant and no others.
 async fn look(app: &App, faults: &Faults, tenant: TenantId) {
-    let context = by_operator(faults, tenant);
-    if let Ok(rows) = outbox(&app.outbox, &context, OutboxFilter::default(), None, 50).await
+    let operator = operator(faults, tenant);
+    if let Ok(rows) = outbox(&app.outbox, &operator, OutboxFilter::default(), None, 50).await
         && let Some(row) = rows.items.iter().find(|row| row.aggregate.tenant != tenant)
     {
         faults.violation(format!("an operator of tenant {tenant} saw {} of another", row.event_id));
     }
-    if let Ok(letters) = dead_letters(&app.outbox, &context, DeadLetterFilter::default(), None, 50).await
+    if let Ok(letters) = dead_letters(&app.outbox, &operator, DeadLetterFilter::default(), None, 50).await
         && let Some(parked) = letters.items.iter().find(|parked| parked.letter.tenant != tenant)
     {
         faults.violation(format!(
@@ -187,4 +187,8 @@ async fn look(app: &App, faults: &Faults, tenant: TenantId) {
             parked.letter.key
         ));
     }
+}
+
+fn operator(faults: &Faults, tenant: TenantId) -> Operator {
+    by_operator(faults, tenant).operator().expect("it has the role")
 }

@@ -64,7 +64,8 @@ async fn page(
     };
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = operations::dead_letters(&edge.app.outbox, &context, filter, before, limit).await?;
+    let page =
+        operations::dead_letters(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(DeadLetterView::from).collect(), page.next)
 }
 
@@ -94,7 +95,7 @@ async fn replay(
         reason,
     });
     let command = body.finish(command)?;
-    let replayed = operations::replay_dead_letters(&edge.app.outbox, &context, command).await?;
+    let replayed = operations::replay_dead_letters(&edge.app.outbox, &context.operator()?, command).await?;
     Done::ok(&ReplayView::from(replayed))
 }
 
@@ -124,7 +125,7 @@ async fn discard(
         reason,
     });
     let command = body.finish(command)?;
-    let discarded = operations::discard_dead_letters(&edge.app.outbox, &context, command).await?;
+    let discarded = operations::discard_dead_letters(&edge.app.outbox, &context.operator()?, command).await?;
     Done::ok(&DiscardView::from(discarded))
 }
 

@@ -61,7 +61,7 @@ async fn queues(
     parameters: Parameters,
 ) -> Answer {
     parameters.finish()?;
-    let queues = operations::queues(&edge.app.outbox, &context).await?;
+    let queues = operations::queues(&edge.app.outbox, &context.operator()?).await?;
     Done::page(queues.into_iter().map(QueueView::from).collect(), None)
 }
 
@@ -96,7 +96,8 @@ async fn consumptions(
     };
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = operations::consumptions(&edge.app.outbox, &context, filter, before, limit).await?;
+    let page =
+        operations::consumptions(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(ConsumptionView::from).collect(), page.next)
 }
 
@@ -121,7 +122,7 @@ async fn stats(
 ) -> Answer {
     let tenant = parameters.tenant();
     parameters.finish()?;
-    let stats = operations::stats(&edge.app.outbox, &context, tenant).await?;
+    let stats = operations::stats(&edge.app.outbox, &context.operator()?, tenant).await?;
     Done::ok(&StatsView::from(stats))
 }
 
@@ -154,6 +155,6 @@ async fn audit(
     let filter = AuditFilter { tenant: parameters.tenant(), changes: changes.unwrap_or(false) };
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = operations::audit_log(&edge.app.outbox, &context, filter, before, limit).await?;
+    let page = operations::audit_log(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(AuditView::from).collect(), page.next)
 }

@@ -73,7 +73,7 @@ async fn page(
     };
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = operations::outbox(&edge.app.outbox, &context, filter, before, limit).await?;
+    let page = operations::outbox(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(EventView::from).collect(), page.next)
 }
 
@@ -98,7 +98,7 @@ async fn one(
     parameters: Parameters,
 ) -> Answer {
     parameters.finish()?;
-    let row = operations::find_event(&edge.app.outbox, &context, &id).await?;
+    let row = operations::find_event(&edge.app.outbox, &context.operator()?, &id).await?;
     Done::ok(&EventView::from(row))
 }
 
@@ -138,7 +138,7 @@ async fn redrive(
         RedriveEvents { rows, dry_run: dry_run.unwrap_or(false), pace: pace.unwrap_or_default(), reason }
     });
     let command = body.finish(command)?;
-    let redriven = operations::redrive_events(&edge.app.outbox, &context, command).await?;
+    let redriven = operations::redrive_events(&edge.app.outbox, &context.operator()?, command).await?;
     Done::ok(&RedriveView::from(redriven))
 }
 
@@ -192,7 +192,7 @@ async fn blocked(
     let tenant = parameters.tenant();
     let (before, limit) = (parameters.cursor(), parameters.limit());
     parameters.finish()?;
-    let page = operations::blocked(&edge.app.outbox, &context, tenant, before, limit).await?;
+    let page = operations::blocked(&edge.app.outbox, &context.operator()?, tenant, before, limit).await?;
     Done::page(page.items.into_iter().map(BlockedView::from).collect(), page.next)
 }
 
@@ -224,6 +224,7 @@ async fn release(
     let (reason, tenant) = body.finish(reason.zip(tenant))?;
     let aggregate = (kind.clone(), id);
     let released =
-        operations::release_aggregate(&edge.app.outbox, &context, tenant, aggregate, reason).await?;
+        operations::release_aggregate(&edge.app.outbox, &context.operator()?, tenant, aggregate, reason)
+            .await?;
     Done::ok(&ReleaseView::new(kind, id, released))
 }

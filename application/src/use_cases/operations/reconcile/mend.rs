@@ -16,14 +16,14 @@ use crate::consumers::{to_be_tried, written_down};
 use crate::history::{self, RedrivenBy};
 use crate::ports::{AuditEntry, OutboxRow, Redrive, StoreError, UnitOfWork};
 use crate::relay::envelope_of;
-use crate::use_cases::operations::{Action, Reason, asked, done_before};
+use crate::use_cases::operations::{Action, Operator, Reason, asked, done_before};
 use crate::use_cases::{captured, paid_out};
-use crate::{App, CommandContext, with_tx};
+use crate::{App, with_tx};
 
 /// Who asked for it, and why.
 #[derive(Clone, Copy)]
 pub(super) struct By<'a> {
-    pub(super) context: &'a CommandContext,
+    pub(super) operator: &'a Operator,
     pub(super) reason: Option<&'a Reason>,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn mend(
     }
 }
 
-fn entry(By { context, reason }: By<'_>, finding: &Finding, at: DateTime<Utc>) -> AuditEntry {
+fn entry(By { operator, reason }: By<'_>, finding: &Finding, at: DateTime<Utc>) -> AuditEntry {
     let text = |text: &Option<String>| text.as_deref().map(Value::from);
     let selection = asked([
         ("finding", Some(finding.kind.as_str().into())),
@@ -93,7 +93,7 @@ fn entry(By { context, reason }: By<'_>, finding: &Finding, at: DateTime<Utc>) -
         ("idempotencyKey", text(&finding.key)),
     ]);
     let action = Action { name: "reconciliation.repair", selection, reason: reason.cloned() };
-    AuditEntry { matched: 1, tenant: finding.tenant, ..action.entry(context, (1, 1), at) }
+    AuditEntry { matched: 1, tenant: finding.tenant, ..action.entry(operator, (1, 1), at) }
 }
 
 /// One finding to be mended.

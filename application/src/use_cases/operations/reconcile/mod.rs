@@ -18,7 +18,6 @@ use handover_domain::{Envelope, EventId, TenantId};
 use super::{Action, Reason, asked, count, rfc3339};
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, EffectKind};
 use crate::use_cases::UseCaseError;
-use crate::use_cases::queries::visible_tenant;
 use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
 use mend::By;
@@ -102,11 +101,12 @@ pub async fn reconcile(
     context: &CommandContext,
     command: Reconcile,
 ) -> Result<Reconciliation, UseCaseError> {
-    let tenant = visible_tenant(context, command.tenant)?;
+    let operator = context.operator()?;
+    let tenant = operator.visible(command.tenant)?;
     let now = app.now();
     let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
     let consumers = Consumers::of(app).await?;
-    let by = By { context, reason: command.reason.as_ref() };
+    let by = By { operator: &operator, reason: command.reason.as_ref() };
     let mut told = Reconciliation {
         since: command.since,
         until: command.until,
@@ -153,7 +153,7 @@ pub async fn reconcile(
     for flaw in &app.view().await?.ledger_flaws(tenant, limit).await? {
         keep(&mut told, Finding::of_ledger(flaw));
     }
-    call(&command).told(&app.outbox, context, tenant, count(told.findings.len())).await?;
+    call(&command).told(&app.outbox, &operator, tenant, count(told.findings.len())).await?;
     Ok(told)
 }
 

@@ -15,12 +15,11 @@ use handover_domain::EventId;
 use tracing::warn;
 
 use super::letters::{Letters, Refused, decided};
-use super::{Action, ActionUnit, Reason, only};
+use super::{Action, ActionUnit, OperationError, Operator, Reason, only};
+use crate::Outbox;
 use crate::consumers::answered;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::relay::outgoing_to;
-use crate::use_cases::UseCaseError;
-use crate::{CommandContext, Outbox};
 use batch::{Batch, BatchEnd};
 
 /// How many letters go through the three steps together.
@@ -59,10 +58,10 @@ pub struct Replayed {
 /// replayed again.
 pub async fn replay_dead_letters(
     outbox: &Outbox,
-    context: &CommandContext,
+    operator: &Operator,
     command: ReplayLetters,
-) -> Result<Replayed, UseCaseError> {
-    let chosen = command.letters.choose(outbox, context).await?;
+) -> Result<Replayed, OperationError> {
+    let chosen = command.letters.choose(outbox, operator).await?;
     let tenant = only(chosen.letters.iter().map(|letter| letter.tenant)).or(command.letters.tenant());
     let (ready, refused) = judge(outbox, &chosen.letters).await?;
     let mut replayed = Replayed {
@@ -79,17 +78,17 @@ pub async fn replay_dead_letters(
         reason: command.reason,
     };
     if command.dry_run {
-        action.dry_run().told(outbox, context, tenant, replayed.matched).await?;
+        action.dry_run().told(outbox, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     if ready.is_empty() {
-        action.told(outbox, context, tenant, replayed.matched).await?;
+        action.told(outbox, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     // With a broker that is away nothing is begun.
     answered(outbox.broker.queues()).await?;
     let ready = ready.into_iter().map(|letter| (letter.event.aggregate.tenant, letter));
-    let units = action.units(context, ready, BATCH, outbox.now());
+    let units = action.units(operator, ready, BATCH, outbox.now());
     let parts = units.len();
     for (part, ActionUnit { rows: letters, entry }) in units.into_iter().enumerate() {
         let batch = Batch { letters, entry: AuditEntry { at: outbox.now(), ..entry } };
@@ -137,7 +136,7 @@ async fn judge(outbox: &Outbox, letters: &[DeadLetter]) -> Result<(Vec<Ready>, V
     let (mut ready, mut refused) = (Vec::new(), Vec::new());
     for letter in letters {
         let (queue, key) = (letter.queue.clone(), letter.key.clone());
-        match judged(letter, rows.get(key.as_str()).copied(), outbox.consumers.get(queue.as_str()).copied()) {
+        match judged(letter, rows.get(key.as_str()).copied(), outbox.consumer_of(&queue)) {
             Ok((event, consumer)) => ready.push(Ready { queue, key, consumer, event: event.clone() }),
             Err(why) => refused.push(Refused { queue, key, why }),
         }

@@ -7,7 +7,7 @@ use handover_domain::{
     AggregateRef, AggregateType, EventId, EventType, Order, OrderActor, OrderId, TenantId,
 };
 
-use super::{Action, count};
+use super::{Action, Operator, count};
 use crate::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError, View};
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role, privacy};
@@ -128,8 +128,8 @@ pub async fn timeline(
     let found = visible_order(view.as_mut(), context, tenant, id).await?;
     let Some((order, sight)) = found else {
         drop(view);
-        if context.has(Role::Operator) || context.has(Role::Platform) {
-            look(context, tenant, id).told(&app.outbox, context, tenant, 0).await?;
+        if let Ok(operator) = context.operator() {
+            look(&operator, tenant, id).told(&app.outbox, &operator, tenant, 0).await?;
         }
         return Err(UseCaseError::NotFound { what: "order" });
     };
@@ -179,16 +179,19 @@ pub async fn timeline(
     drop(view);
     let items = items.in_order();
     if sight == Sight::Operator {
-        look(context, tenant, id).told(&app.outbox, context, Some(order.tenant), count(items.len())).await?;
+        let operator = context.operator()?;
+        look(&operator, tenant, id)
+            .told(&app.outbox, &operator, Some(order.tenant), count(items.len()))
+            .await?;
     }
     Ok(Timeline { order: id, items })
 }
 
 /// What the audit log is told if it is an operator who looks.
-fn look(context: &CommandContext, asked: Option<TenantId>, order: OrderId) -> Action {
+fn look(operator: &Operator, asked: Option<TenantId>, order: OrderId) -> Action {
     let selection =
         [("orderId", Some(order.get().into())), ("tenantId", asked.map(|tenant| tenant.get().into()))];
-    Action::look_at_people("order.timeline", context, selection)
+    Action::look_at_people("order.timeline", operator, selection)
 }
 
 async fn letters_of(
