@@ -115,7 +115,7 @@ impl Inbox {
     ) -> Result<Vec<Applied>, InboxError> {
         let begun = self.outbox.now();
         let event = |step: &&Unapplied| match carriers.get(&step.event.event_id) {
-            Some(envelope) => Ok(Event::carried_by(envelope, &step.event)),
+            Some(envelope) => Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope) }),
             None => Event::of(&step.event),
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();

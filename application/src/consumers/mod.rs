@@ -9,7 +9,6 @@ mod answered;
 mod attempt;
 mod consumer;
 mod dead_letters;
-mod facts;
 mod gate;
 mod group;
 mod handlers;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::{AggregateType, Envelope, EnvelopeError, EventBody, Order};
+use handover_domain::Envelope;
 use serde::de::DeserializeOwned;
 
 use crate::ports::{OutboxRow, StoreError, UnitOfWork};
@@ -40,36 +39,15 @@ pub use handlers::{
 pub struct Event {
     /// The row. The truth about the event.
     pub row: OutboxRow,
-    /// What the marketplace reads in it. A service of its own may use the same names for other payloads.
-    body: Result<EventBody, EnvelopeError>,
+    /// The row, or what a message says that carries it, once parsed.
+    pub(crate) envelope: Arc<Envelope>,
 }
 
 impl Event {
     /// The event of a row. A row whose payload is no JSON object is unrecoverable.
     pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
         let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
-        Ok(Event::carried_by(&envelope, row))
-    }
-
-    /// The event of a row whose envelope is parsed already.
-    pub(crate) fn carried_by(envelope: &Envelope, row: &OutboxRow) -> Event {
-        Event { row: row.clone(), body: envelope.body() }
-    }
-
-    /// Whether it is about an order, and not about a payment or a refund.
-    pub(crate) fn is_about_order(&self) -> bool {
-        self.row.aggregate.kind == AggregateType::Order.as_str()
-    }
-
-    /// The payload of one of the marketplace's own types. Any other is unrecoverable, and so is one without its fields.
-    pub fn body(&self) -> Result<&EventBody, HandlerError> {
-        self.body.as_ref().map_err(|error| {
-            if matches!(error, EnvelopeError::UnknownType { .. }) {
-                untaken(self)
-            } else {
-                HandlerError::Unrecoverable(error.to_string())
-            }
-        })
+        Ok(Event { row: row.clone(), envelope: Arc::new(envelope) })
     }
 
     /// The payload as a type of the handler's own; one that does not fit is unrecoverable.
@@ -98,20 +76,6 @@ impl Applied {
     /// With this result.
     pub fn result(text: impl Into<String>) -> Applied {
         Applied { result: Some(text.into()), ..Applied::default() }
-    }
-
-    /// Without effect: an earlier event of this fact of the order had it.
-    pub(crate) fn before(order: &Order, fact: &str) -> Applied {
-        Applied {
-            result: Some(ALREADY_APPLIED.to_owned()),
-            idempotency_key: Some(format!("order:{}:{fact}", order.id)),
-            is_repeated: true,
-        }
-    }
-
-    /// Without effect: the order has moved on, and the effect would hold no more.
-    pub(crate) fn stale(order: &Order) -> Applied {
-        Applied::result(format!("stale: the order is {}", order.status))
     }
 }
 
@@ -161,9 +125,4 @@ pub struct Subscriber {
     pub queue: &'static str,
     /// The handler.
     pub handler: Arc<dyn Handler>,
-}
-
-/// An event that its handler does not take: a mistake of the wiring or a stray message.
-fn untaken(event: &Event) -> HandlerError {
-    HandlerError::Unrecoverable(format!("{}: {}", crate::texts::UNSUPPORTED_TYPE, event.row.event_type))
 }

@@ -6,9 +6,9 @@ use handover_domain::{
     OrderStatus, Points, RefundId,
 };
 
+use super::facts::{Orders, applied_twice, body_of, untaken};
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
-use crate::consumers::facts::{Orders, applied_twice};
-use crate::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError};
 use crate::mutants::{Mutant, planted};
 use crate::ports::UnitOfWork;
 use crate::use_cases::{UseCaseError, transition};
@@ -67,8 +67,8 @@ struct Asked<'e> {
 
 impl AssetKeeper {
     fn asked<'e>(&self, event: &'e Event, orders: &'e Orders) -> Result<Asked<'e>, HandlerError> {
-        let body = event.body()?;
-        let step = match body {
+        let body = body_of(event)?;
+        let step = match &body {
             EventBody::OrderCreated(_) => Step::Lock,
             EventBody::OrderPaid(body) => Step::Commit { earned: self.app.rules.points.earned(body.amount) },
             EventBody::OrderCancelled(_) => Step::Release,
@@ -81,7 +81,7 @@ impl AssetKeeper {
             | EventBody::RefundFailed(_)
             | EventBody::InvoiceGenerated(_) => return Err(untaken(event)),
         };
-        Ok(Asked { event, order: orders.confirming(event, body)?, step })
+        Ok(Asked { event, order: orders.confirming(event, &body)?, step })
     }
 
     fn subject(&self, order: &Order) -> Subject {

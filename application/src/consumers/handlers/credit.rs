@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use handover_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
 
+use super::facts::{Facts, Orders, body_of, untaken};
 use crate::App;
-use crate::consumers::facts::{Facts, Orders};
-use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::ports::{CreditChange, EffectKind, UnitOfWork};
 
 /// Counts completed and cancelled orders for their buyers.
@@ -24,8 +24,11 @@ impl Credit {
 }
 
 /// What an event counts as, if it counts.
-fn step(event: &Event) -> Result<(&OrderFacts, Option<CreditStep>), HandlerError> {
-    match event.body()? {
+fn step<'b>(
+    event: &Event,
+    body: &'b EventBody,
+) -> Result<(&'b OrderFacts, Option<CreditStep>), HandlerError> {
+    match body {
         EventBody::OrderCancelled(body) => Ok((&body.order, CreditStep::of_cancellation(body.reason))),
         EventBody::OrderStatusChanged(body) => {
             let step = match body.new_status {
@@ -68,8 +71,9 @@ impl Handler for Credit {
         let mut changes = Vec::new();
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let (said, step) = step(event)?;
-            let order = orders.confirming(event, event.body()?)?;
+            let body = body_of(event)?;
+            let (said, step) = step(event, &body)?;
+            let order = orders.confirming(event, &body)?;
             let Some(step) = step else {
                 applied.push(Applied::result("does not count"));
                 continue;

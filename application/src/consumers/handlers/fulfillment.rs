@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use handover_domain::{EventBody, EventType, OrderStatus};
 
+use super::facts::{Facts, Orders, body_of, stale, untaken};
 use crate::App;
-use crate::consumers::facts::{Facts, Orders};
-use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::ports::{EffectKind, NewShipmentTask, SHIPMENT, UnitOfWork};
 
 /// Opens shipment tasks: one per order.
@@ -40,11 +40,11 @@ impl Handler for Fulfillment {
         let mut tasks = Vec::with_capacity(events.len());
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let body = event.body()?;
-            let EventBody::OrderPaid(paid) = body else { return Err(untaken(event)) };
-            let order = orders.confirming(event, body)?;
+            let body = body_of(event)?;
+            let EventBody::OrderPaid(paid) = &body else { return Err(untaken(event)) };
+            let order = orders.confirming(event, &body)?;
             if order.status == OrderStatus::Refunded {
-                applied.push(Applied::stale(order));
+                applied.push(stale(order));
                 continue;
             }
             if let Some(repeated) = facts.repeated(event, order, SHIPMENT)? {

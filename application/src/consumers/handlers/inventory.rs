@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use handover_domain::{EventBody, EventType, OrderFacts, ProductId};
 
+use super::facts::{Facts, Orders, body_of, stale, untaken};
 use crate::App;
-use crate::consumers::facts::{Facts, Orders};
-use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::ports::{EffectKind, ListingChange, ListingChangeKind, UnitOfWork};
 
 /// Keeps the listing projection.
@@ -25,8 +25,8 @@ impl Inventory {
         Inventory { app }
     }
 
-    fn change(&self, event: &Event) -> Result<ListingChange, HandlerError> {
-        let (order, product, kind): (&OrderFacts, ProductId, ListingChangeKind) = match event.body()? {
+    fn change(&self, event: &Event, body: &EventBody) -> Result<ListingChange, HandlerError> {
+        let (order, product, kind): (&OrderFacts, ProductId, ListingChangeKind) = match body {
             EventBody::OrderCreated(body) => (&body.order, body.product, ListingChangeKind::Occupied),
             EventBody::OrderCancelled(body) => (&body.order, body.product, ListingChangeKind::Released),
             EventBody::OrderRefunded(body) => (&body.order, body.product, ListingChangeKind::Released),
@@ -74,10 +74,11 @@ impl Handler for Inventory {
         let mut changes = Vec::with_capacity(events.len());
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let change = self.change(event)?;
-            let order = orders.confirming(event, event.body()?)?;
+            let body = body_of(event)?;
+            let change = self.change(event, &body)?;
+            let order = orders.confirming(event, &body)?;
             if change.kind == ListingChangeKind::Occupied && order.is_undone() {
-                applied.push(Applied::stale(order));
+                applied.push(stale(order));
                 continue;
             }
             if let Some(repeated) = facts.repeated(event, order, change.kind.as_str())? {

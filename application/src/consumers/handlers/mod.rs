@@ -2,6 +2,7 @@
 
 mod assets;
 mod credit;
+mod facts;
 mod fulfillment;
 mod inventory;
 mod order_timeout;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_domain::{EventBody, EventType};
 
+use super::facts::{body_of, untaken};
 use crate::App;
-use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::ports::UnitOfWork;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 
@@ -42,7 +43,7 @@ impl Handler for TimeoutCloser {
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let EventBody::OrderTimeout(timeout) = event.body()? else { return Err(untaken(event)) };
+            let EventBody::OrderTimeout(timeout) = body_of(event)? else { return Err(untaken(event)) };
             let command = close_overdue_order::command(
                 &self.app,
                 self.name(),

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use handover_domain::{EventBody, EventType};
 
+use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, untaken};
 use crate::App;
-use crate::consumers::facts::{FactState, Facts, Orders, applied_twice};
-use crate::consumers::{Applied, Event, Handler, HandlerError, untaken};
+use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Notification, OrderSide, UnitOfWork, notified_of};
 
@@ -41,9 +41,9 @@ impl Handler for StatusSync {
         let mut notifications = Vec::with_capacity(events.len() * 2);
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let body = event.body()?;
-            let EventBody::OrderStatusChanged(change) = body else { return Err(untaken(event)) };
-            let order = orders.confirming(event, body)?;
+            let body = body_of(event)?;
+            let EventBody::OrderStatusChanged(change) = &body else { return Err(untaken(event)) };
+            let order = orders.confirming(event, &body)?;
             let mut parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
             if planted(Mutant::WrongPartyNotified) {
@@ -55,7 +55,7 @@ impl Handler for StatusSync {
                 if states.contains(&FactState::ByThis) {
                     return Err(applied_twice(event));
                 }
-                applied.push(Applied::before(order, change.new_status.as_str()));
+                applied.push(applied_before(order, change.new_status.as_str()));
                 continue;
             }
             applied.push(Applied::result("buyer and seller notified"));

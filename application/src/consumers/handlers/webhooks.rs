@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use handover_domain::EventType;
 
-use crate::consumers::facts::Orders;
+use super::facts::{Orders, body_of, is_about_order};
 use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::ports::UnitOfWork;
 
@@ -39,9 +39,9 @@ impl Handler for Webhooks {
     async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
         for event in events {
-            let body = event.body()?;
-            if event.is_about_order() {
-                orders.confirming(event, body)?;
+            let body = body_of(event)?;
+            if is_about_order(event) {
+                orders.confirming(event, &body)?;
             }
         }
         Ok(events.iter().map(|_| Applied::result("no subscription")).collect())

@@ -5,11 +5,46 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{EventBody, EventId, Order, OrderId, TenantId};
+use handover_domain::{AggregateType, EnvelopeError, EventBody, EventId, Order, OrderId, TenantId};
 
-use super::{Applied, Event, HandlerError};
+use crate::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, UnitOfWork};
+
+/// What an event says. Of a type that is not the marketplace's, or without the fields of its type, it is unrecoverable.
+pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
+    event.envelope.body().map_err(|error| {
+        if matches!(error, EnvelopeError::UnknownType { .. }) {
+            untaken(event)
+        } else {
+            HandlerError::Unrecoverable(error.to_string())
+        }
+    })
+}
+
+/// An event that its handler does not take: a mistake of the wiring or a stray message.
+pub(super) fn untaken(event: &Event) -> HandlerError {
+    HandlerError::Unrecoverable(format!("{}: {}", crate::texts::UNSUPPORTED_TYPE, event.row.event_type))
+}
+
+/// Whether it is about an order, and not about a payment or a refund.
+pub(super) fn is_about_order(event: &Event) -> bool {
+    event.row.aggregate.kind == AggregateType::Order.as_str()
+}
+
+/// Without effect: an earlier event of this fact of the order had it.
+pub(super) fn applied_before(order: &Order, fact: &str) -> Applied {
+    Applied {
+        result: Some(ALREADY_APPLIED.to_owned()),
+        idempotency_key: Some(format!("order:{}:{fact}", order.id)),
+        is_repeated: true,
+    }
+}
+
+/// Without effect: the order has moved on, and the effect would hold no more.
+pub(super) fn stale(order: &Order) -> Applied {
+    Applied::result(format!("stale: the order is {}", order.status))
+}
 
 /// The orders that events are about, as their rows are now.
 pub(super) struct Orders(BTreeMap<(TenantId, OrderId), Order>);
@@ -97,7 +132,7 @@ impl Facts {
     ) -> Result<Option<Applied>, HandlerError> {
         match self.claim(event, order, fact) {
             FactState::New => Ok(None),
-            FactState::ByOther => Ok(Some(Applied::before(order, fact))),
+            FactState::ByOther => Ok(Some(applied_before(order, fact))),
             FactState::ByThis => Err(applied_twice(event)),
         }
     }
@@ -115,7 +150,7 @@ pub(super) fn applied_twice(event: &Event) -> HandlerError {
 
 fn by_tenant(events: &[Event]) -> BTreeMap<TenantId, Vec<OrderId>> {
     let mut ids: BTreeMap<TenantId, Vec<OrderId>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.is_about_order()) {
+    for event in events.iter().filter(|event| is_about_order(event)) {
         if let Ok(id) = OrderId::try_from(event.row.aggregate.id) {
             ids.entry(event.row.aggregate.tenant).or_default().push(id);
         }
