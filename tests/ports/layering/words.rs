@@ -48,7 +48,7 @@ const TOOLKIT: [&str; 32] = [
 ];
 
 /// What lies in those folders and belongs to the marketplace.
-const MARKETPLACE: [&str; 36] = [
+const MARKETPLACE: [&str; 35] = [
     "adapters/memory/src/store/assets",
     "adapters/memory/src/store/credit.rs",
     "adapters/memory/src/store/effects.rs",
@@ -69,7 +69,6 @@ const MARKETPLACE: [&str; 36] = [
     "adapters/sql/src/store/refunds.rs",
     "adapters/sql/src/store/requests.rs",
     "adapters/sql/src/store/sweeps.rs",
-    "application/src/consumers/facts.rs",
     "application/src/consumers/handlers",
     "application/src/ports/assets.rs",
     "application/src/ports/credit.rs",
