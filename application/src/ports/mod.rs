@@ -14,6 +14,7 @@ mod effects;
 mod gateway;
 mod history;
 mod idempotency;
+mod ids;
 mod leases;
 mod limits;
 mod notifications;
@@ -50,10 +51,8 @@ pub use idempotency::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState,
     Standing, StoredAnswer,
 };
-pub use leases::{
-    Heartbeat, IdBlocks, IdKind, IdQueries, IdState, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease,
-    RelayId,
-};
+pub use ids::{IdBlocks, IdKind, IdQueries, IdState};
+pub use leases::{Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};

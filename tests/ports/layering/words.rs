@@ -48,10 +48,11 @@ const TOOLKIT: [&str; 32] = [
 ];
 
 /// What lies in those folders and belongs to the marketplace.
-const MARKETPLACE: [&str; 35] = [
+const MARKETPLACE: [&str; 37] = [
     "adapters/memory/src/store/assets",
     "adapters/memory/src/store/credit.rs",
     "adapters/memory/src/store/effects.rs",
+    "adapters/memory/src/store/ids.rs",
     "adapters/memory/src/store/notifications.rs",
     "adapters/memory/src/store/orders.rs",
     "adapters/memory/src/store/payments.rs",
@@ -75,6 +76,7 @@ const MARKETPLACE: [&str; 35] = [
     "application/src/ports/effects.rs",
     "application/src/ports/gateway.rs",
     "application/src/ports/idempotency.rs",
+    "application/src/ports/ids.rs",
     "application/src/ports/limits.rs",
     "application/src/ports/notifications.rs",
     "application/src/ports/orders.rs",

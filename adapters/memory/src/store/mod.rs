@@ -14,6 +14,7 @@ mod credit;
 mod dead_letters;
 mod effects;
 mod history;
+mod ids;
 mod leases;
 mod locks;
 mod notifications;

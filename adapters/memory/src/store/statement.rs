@@ -13,7 +13,7 @@ use super::consume::{ConsumptionRow, SubscriptionRow};
 use super::credit::CreditRow;
 use super::dead_letters::DeadLetterRow;
 use super::effects::ListingRow;
-use super::leases::IdBlockRow;
+use super::ids::IdBlockRow;
 use super::tables::{Merged, Overlay, Table};
 use crate::clock::moved;
 
