@@ -26,7 +26,8 @@ mod privacy;
 pub mod queues;
 mod registry;
 pub mod relay;
-pub mod runtime;
+mod runtime;
+pub mod service;
 mod settings;
 mod tasks;
 pub mod texts;
@@ -44,13 +45,13 @@ pub use counted::{
 pub use extensions::{Extensions, Marketplace};
 pub use handover_domain::Trace;
 pub use ids::{BLOCK, Ids, event_id};
+pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
 pub use lease_watch::LeaseWatch;
 pub use outbox::Outbox;
 pub use privacy::MASK;
 pub use registry::{EventRegistry, EventSpec};
-pub use settings::{
-    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Settings, TimeoutSettings,
-};
+pub use service::Settings;
+pub use settings::{ConsumerSettings, OnOutage, RelaySettings};
 pub use tasks::{MAX_UNITS, Tasks};
 pub use transaction::{Attempt, BoxFuture, Transactor, TxPolicy, UnitError, with_tx};
 pub use wake::Wake;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_application::ports::*;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::{
     App, EventSpec, Extensions, Marketplace, Rules, Settings, Tasks, Transactor, TxPolicy, Wake, with_tx,
 };
@@ -143,8 +143,8 @@ async fn settled(app: &App, events: usize) -> Result<(), Error> {
 pub(crate) async fn run() -> Result<Vec<String>, Error> {
     let folder = tempfile::tempdir()?;
     let (app, wake) = library(&folder.path().join("library.db")).await?;
-    runtime::prepare(&app).await?;
-    runtime::start(&app, &wake, Roles::ALL, &Settings::default());
+    service::prepare(&app).await?;
+    service::start(&app, &wake, Roles::ALL, &Settings::default());
 
     for (book, reader) in [(1, "ann"), (2, "ben"), (3, "ann"), (1, "ben")] {
         let lent = lend(&app, book, reader).await?;

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use handover_application::runtime;
+use handover_application::service;
 use handover_application::use_cases::UseCaseError;
 use handover_application::{App, Wake};
 use tokio::time::Instant;
@@ -50,9 +50,9 @@ impl Service {
         database.take_over().await?;
         // Jobs alone ask the gateway.
         let app = application(config, &database, between, parts.roles.jobs).await?;
-        runtime::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
+        service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.keep_in_touch(&app.tx.tasks);
-        runtime::start(&app, &wake, parts.roles, &config.settings);
+        service::start(&app, &wake, parts.roles, &config.settings);
         crate::metrics::keep(&app);
         let edge = match listeners {
             Some(listeners) => {

@@ -6,10 +6,10 @@
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
+use super::ConsistencySettings;
 use crate::App;
 use crate::consistency::{announce_missing, missing};
 use crate::ports::StoreError;
-use crate::settings::ConsistencySettings;
 
 /// Repairs lost events.
 pub struct ConsistencyRepair {

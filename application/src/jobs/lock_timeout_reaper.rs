@@ -10,12 +10,12 @@ use handover_domain::{
 };
 use tracing::{info, warn};
 
+use super::ConsistencySettings;
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
 use crate::consistency::confirmed_body;
 use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, OutboxRow, Redrive, StoreError, UnitOfWork};
-use crate::settings::ConsistencySettings;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, Announcer, App, CommandContext, Trace, with_tx};
 

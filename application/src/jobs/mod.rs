@@ -1,13 +1,15 @@
-//! What runs by the clock. Adding one: a file here, a line in `runtime`.
+//! What runs by the clock. Adding one: a file here, a line in `service`.
 
 mod consistency_repair;
 mod lock_timeout_reaper;
 mod refund_dispatcher;
 mod request_sweep;
+mod settings;
 mod timeout_sweep;
 
 pub use consistency_repair::ConsistencyRepair;
 pub use lock_timeout_reaper::{LockTimeoutReaper, Reaped};
 pub use refund_dispatcher::RefundDispatcher;
 pub use request_sweep::RequestSweep;
+pub use settings::{ConsistencySettings, RefundSettings, TimeoutSettings};
 pub use timeout_sweep::TimeoutSweep;

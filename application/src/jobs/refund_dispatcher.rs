@@ -8,9 +8,9 @@ use futures_util::{StreamExt as _, stream};
 use handover_domain::{Refund, RefundId, RefundStatus, Trace};
 use tracing::{info, warn};
 
+use super::RefundSettings;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, GatewayError, RefundRequest, StoreError};
-use crate::settings::RefundSettings;
 use crate::{App, with_tx};
 
 /// How many requests to the gateway are under way at a time.

@@ -3,7 +3,7 @@
 use handover_domain::{OrderId, TenantId};
 use tracing::{info, warn};
 
-use crate::settings::TimeoutSettings;
+use super::TimeoutSettings;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use crate::{App, Trace, with_tx};
 

@@ -1,5 +1,5 @@
 use clap::CommandFactory;
-use handover_application::{Role, runtime::Roles};
+use handover_application::{Role, service::Roles};
 use handover_domain::OutboxStatus;
 
 use super::*;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use handover::progress::Progress;
 use handover_application::queues::INVENTORY_QUEUE;
-use handover_application::runtime::Roles;
+use handover_application::service::Roles;
 use handover_application::use_cases::{PlaceOrder, place_order};
-use handover_application::{App, runtime};
+use handover_application::{App, service};
 use handover_domain::ProductId;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -153,9 +153,9 @@ impl Latencies {
 async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latencies, BenchError> {
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, Some(INVENTORY_QUEUE));
-    runtime::prepare(&app).await.map_err(service_error)?;
+    service::prepare(&app).await.map_err(service_error)?;
     fixture.keep_in_touch(&app);
-    runtime::start(&app, &fixture.wake, Roles::ALL, &fixture.config.settings);
+    service::start(&app, &fixture.wake, Roles::ALL, &fixture.config.settings);
     place_orders(&app, 0..WARM_UP_ORDERS, rate).await?;
     wait_for_effects(&app, &recorder, WARM_UP_ORDERS).await?;
     let committed = place_orders(&app, WARM_UP_ORDERS..WARM_UP_ORDERS + orders, rate).await?;

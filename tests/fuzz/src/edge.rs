@@ -11,7 +11,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{Bucket, OnFailed};
-use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
+use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
 use handover_domain::{PointsRules, TenantId, UserId};
 use handover_http::{
     Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
@@ -127,7 +127,7 @@ async fn opened(header: ForwardedHeader) -> Router {
         points: PointsRules::default(),
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
-    runtime::prepare(&app).await.unwrap();
+    service::prepare(&app).await.unwrap();
     // As many requests as there are inputs.
     let often = Bucket::new(NonZeroU32::MAX, 1).unwrap();
     let proxies = Proxies { trusted: vec!["10.0.0.0/8".parse().unwrap()], header };

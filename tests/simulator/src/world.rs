@@ -220,7 +220,7 @@ impl World {
     /// Products and the first start, before anything goes wrong.
     async fn open(&self) {
         let seller_app = self.plain_app();
-        runtime::prepare(&seller_app).await.expect("a healthy start");
+        service::prepare(&seller_app).await.expect("a healthy start");
         // Longer than clocks are off: what is created before a consumer first subscribed is history to it.
         self.faults.sleep(Duration::from_secs(10)).await;
         let dice = &self.faults.dice;
@@ -262,7 +262,7 @@ impl World {
     fn start(&self, slot: usize) {
         let place = self.slots.get(slot).expect("there is such a slot");
         let (app, wake) = self.process(slot, &place.killed);
-        runtime::start(&app, &wake, runtime::Roles::ALL, &self.setting.settings);
+        service::start(&app, &wake, service::Roles::ALL, &self.setting.settings);
         self.faults.note("world", || format!("process {slot} starts"));
         *place.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
     }

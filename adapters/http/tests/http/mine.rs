@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::{Role, Settings, Wake};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const LISTS: [&str; 3] = ["/api/v1/notifications", "/api/v1/shipments", "/api/v1
 impl World {
     /// Starts relay and consumers, and waits until they have done what there is to do.
     pub(crate) async fn settled(&self) {
-        runtime::start(&self.app, &Wake::default(), Roles::ALL, &Settings::default());
+        service::start(&self.app, &Wake::default(), Roles::ALL, &Settings::default());
         self.rested().await;
     }
 

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{
     Bucket, IdempotencyStore, LimitKey, OnFailed, RateLimiter, Store, StoreError, Taken, UnitOfWork, View,
 };
-use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, runtime};
+use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
 use handover_domain::{PointsRules, TenantId, UserId};
 use handover_http::{
     Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
@@ -119,7 +119,7 @@ impl World {
         };
         let app = App::new(tx, Arc::new(broker.clone()), rules);
         if sound {
-            runtime::prepare(&app).await.unwrap();
+            service::prepare(&app).await.unwrap();
         }
         let app = match setup.keys {
             Some(keys) => app.with_keys(keys),

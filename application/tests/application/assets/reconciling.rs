@@ -99,7 +99,7 @@ async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
 async fn a_consumption_whose_effect_is_gone_is_applied_again() {
     // A consumer that says that it did what it did not do.
     let market = Market::new().await;
-    handover_application::runtime::prepare(market.app()).await.unwrap();
+    handover_application::service::prepare(market.app()).await.unwrap();
     let order = market.process.paid().await;
     let paid = market.world.rows().await.into_iter().rfind(|row| row.event_type == "ORDER_PAID").unwrap();
     let mut unit = market.world.store.begin().await.unwrap();
@@ -187,7 +187,7 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_not_there_yet_is_no_finding() {
     let market = Market::new().await;
-    handover_application::runtime::prepare(market.app()).await.unwrap();
+    handover_application::service::prepare(market.app()).await.unwrap();
     market.deposit(5_000).await;
     let order = market.order(With { wallet: 2_000, ..With::default() }).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();

@@ -83,7 +83,7 @@ fn consumer(app: &App) -> Consumer {
 /// A paid order whose ORDER_PAID is in the consumer's queue, and its event.
 async fn delivered(world: &World) -> (Order, OutboxRow) {
     let (app, wake) = world.process();
-    handover_application::runtime::prepare(&app).await.unwrap();
+    handover_application::service::prepare(&app).await.unwrap();
     let order = paid(&app).await;
     drop(app.tx.tasks.spawn(relay(&app, &wake, "before").run()));
     pass(Duration::from_secs(1)).await;

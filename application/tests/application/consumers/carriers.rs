@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use handover_application::ports::*;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::topology::Topology;
 use handover_application::{ConsumerSettings, Settings};
 use handover_memory::MemoryBroker;
@@ -110,8 +110,8 @@ async fn a_settlement_that_fails_keeps_no_place_in_the_prefetch() {
 async fn a_loop_that_panics_begins_anew() {
     let world = World::new().await;
     let process = world.process_on(grudging(&world, 7, 0));
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     pass(secs(5)).await;
     let depths = Broker::queues(&world.broker).await.unwrap();
     let idle: Vec<&str> =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use handover_application::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_application::ports::*;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::{EventSpec, Extensions, Marketplace, Settings};
 use handover_domain::{AggregateRef, ConsumeStatus, OutboxStatus, UserId};
 
@@ -66,8 +66,8 @@ async fn events_of_an_added_type_take_the_whole_way_once_and_in_order() {
         let world = World::new().await;
         let mut process = world.process();
         process.app = process.app.clone().extended(extensions(marketplace));
-        runtime::prepare(&process.app).await.unwrap();
-        runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+        service::prepare(&process.app).await.unwrap();
+        service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
         let lent = |id: &str, seq| book(&world, id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
         process.commit(vec![lent("first", 1), lent("second", 2)]).await;
         eventually(secs(5), async || world.effects(7).await == ["first", "second"]).await;
@@ -84,8 +84,8 @@ async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where
     let world = World::new().await;
     let mut process = world.process();
     process.app = process.app.clone().extended(extensions(Marketplace::Absent));
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     process
         .commit(vec![
             book(&world, "broken", "BOOK_LENT", 1, 1, r#"{"reader":"ann"}"#),
@@ -113,8 +113,8 @@ async fn a_type_of_another_service_may_have_a_name_of_the_marketplace() {
     let added = EventSpec::new("ORDER_CREATED", "book.ordered");
     let extensions = Extensions::new(Marketplace::Absent).event(added).consumer(loans, &["book.*"]);
     process.app = process.app.clone().extended(extensions);
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     let ordered =
         |id: &str, seq| book(&world, id, "ORDER_CREATED", 7, seq, r#"{"reader":3,"orderId":"A-1"}"#);
     process.commit(vec![ordered("first", 1), ordered("second", 2)]).await;
@@ -135,7 +135,7 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
         .event(EventSpec::new("ORDER_TIMEOUT", "book.late"))
         .event(EventSpec::new("REMINDER", "book.reminder").unordered());
     process.app = process.app.clone().extended(extensions);
-    runtime::prepare(&process.app).await.unwrap();
+    service::prepare(&process.app).await.unwrap();
     let of = |id: &str, event_type: &str, seq| book(&world, id, event_type, 7, seq, r#"{"reader":3}"#);
     let due = world.now() + chrono::TimeDelta::seconds(60);
     let mut unit = process.app.tx.store.begin().await.unwrap();
@@ -150,7 +150,7 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
     };
     assert_eq!(unit.outbox().mark_failed(&[waits], world.now()).await.unwrap(), 1);
     unit.commit().await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     eventually(secs(30), async || world.effects(7).await == ["reminder"]).await;
     assert_eq!(world.status("late").await, OutboxStatus::New);
     eventually(secs(60), async || world.effects(7).await == ["reminder", "lent", "late"]).await;

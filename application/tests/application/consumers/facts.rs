@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use handover_application::consumers::{ALREADY_APPLIED, standard};
 use handover_application::ports::*;
-use handover_application::runtime;
+use handover_application::service;
 use handover_application::use_cases::operations::{Finding, FindingKind};
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
 use handover_domain::*;
@@ -193,7 +193,7 @@ async fn left_of(market: &Market, orders: &[OrderId]) -> Vec<EffectOfFact> {
 #[tokio::test(start_paused = true)]
 async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
     let market = Market::new().await;
-    runtime::prepare(market.app()).await.unwrap();
+    service::prepare(market.app()).await.unwrap();
     let cancelled = market.process.ordered().await;
     cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
     let refunded = market.process.paid().await;

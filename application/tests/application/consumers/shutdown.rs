@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use handover_application::ConsumerSettings;
 use handover_application::Settings;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_domain::ConsumeStatus;
 use tokio::time::Instant;
 
@@ -21,8 +21,8 @@ async fn stopped(process: &Process) -> Duration {
 async fn an_idle_process_stops_at_once() {
     let world = World::new().await;
     let process = world.process();
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     pass(secs(30)).await;
     let took = stopped(&process).await;
     assert!(took < millis(100), "{took:?}");
@@ -34,8 +34,8 @@ async fn an_idle_process_stops_at_once() {
 async fn a_process_whose_neighbours_are_away_stops_soon() {
     let world = World::new().await;
     let process = world.process();
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     pass(secs(5)).await;
     process.faults.set_away(true);
     world.broker.set_reachable(false);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use handover_application::ports::*;
 use handover_application::queues::{self, DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::topology::topic_matches;
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
 use handover_application::{ConsumerSettings, Settings};
@@ -78,8 +78,8 @@ async fn each_consumer_has_its_own_queue_which_brings_it_only_what_it_takes() {
 async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() {
     let world = World::new().await;
     let process = world.process();
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     let sold = process.paid().await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
     ship_order(&process.app, &by(SELLER), sold.id, shipment).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::*;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::use_cases::operations::*;
 use handover_application::{CommandContext, Settings};
 use handover_domain::*;
@@ -320,8 +320,8 @@ async fn a_store_that_goes_away_in_the_middle_leaves_what_was_done_and_says_that
 async fn a_sent_event_is_published_once_more_and_takes_effect_no_second_time() {
     let world = World::new().await;
     let process = world.process();
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     let order = process.paid().await;
     pass(secs(2)).await;
     let sent = OutboxFilter {

@@ -2,7 +2,7 @@
 
 use handover_application::ports::*;
 use handover_application::queues;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_application::{MASK, RelaySettings, Settings};
@@ -15,8 +15,8 @@ use crate::support::{BUYER, Process, SELLER, TENANT, World, by, pass, secs};
 async fn running() -> (World, Process) {
     let world = World::new().await;
     let process = world.process();
-    runtime::prepare(&process.app).await.unwrap();
-    runtime::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     (world, process)
 }
 

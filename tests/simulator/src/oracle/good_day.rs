@@ -49,8 +49,8 @@ impl GoodDay {
         };
         let rules = Rules { pending_timeout: PENDING, ..(*bad.app.rules).clone() };
         let app = App::new(tx, Arc::clone(&broker), rules);
-        runtime::prepare(&app).await?;
-        runtime::start(&app, &wake, runtime::Roles::ALL, &Settings::default());
+        service::prepare(&app).await?;
+        service::start(&app, &wake, service::Roles::ALL, &Settings::default());
         let mut products = BTreeMap::new();
         for listed in bad.journal.products() {
             let there = bad.store.view().await?.product_by_id(listed.tenant, listed.id).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_application::ports::OnFailed;
-use handover_application::runtime::{self, Roles};
+use handover_application::service::{self, Roles};
 use handover_application::{Settings, Wake};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ impl Stage {
         let complete = format!("/api/v1/orders/{completed}/complete");
         world.post_as(BUYER, &complete).send().await.expect(200, "00000");
         others_order(&world).await;
-        runtime::start(&world.app, &Wake::default(), Roles::ALL, &Settings::default());
+        service::start(&world.app, &Wake::default(), Roles::ALL, &Settings::default());
         world.app.tx.clock.sleep(SETTLED).await;
         let id = |id: i64| id.to_string();
         let names = vec![
