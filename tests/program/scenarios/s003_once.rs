@@ -75,6 +75,7 @@ async fn s003_2_of_a_hundred_identical_requests_one_has_an_effect(pair: Pair) {
     // Another body under it is another request.
     let other = shop.api.post_under("the-key", BUYER, ORDERS, body).await.unwrap();
     assert_eq!(other.outcome(), (422, "A0422"));
+    shop.settled().await;
     shop.sound_but_for(&[]).await;
 }
 
