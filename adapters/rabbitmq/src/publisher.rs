@@ -86,10 +86,12 @@ impl Publisher {
             Ok(open) => open.link.frame_max(),
             Err(fault) => return Err(fault.away()),
         };
-        let Some(exchange) = self.shared.exchange() else {
+        let declared = self.shared.exchange();
+        if declared.is_none() && window.iter().any(|outgoing| matches!(outgoing.route(), Route::Topic(_))) {
             let what = "no exchange is declared: declare the topology first".to_owned();
             return Err(BrokerError::Refused { what });
-        };
+        }
+        let exchange = declared.unwrap_or_default();
         let (mut places, mut parcels) = (Vec::with_capacity(window.len()), Vec::with_capacity(window.len()));
         for outgoing in window {
             match pack(&exchange, &outgoing, frame_max) {

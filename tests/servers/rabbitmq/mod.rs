@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{Broker, BrokerError, Delivery, DeliveryTag, PublishOutcome, Subscription};
+use handover_application::ports::{
+    Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, Subscription,
+};
 use handover_application::queues::EXCHANGE;
 use handover_application::topology::{QueueSpec, Topology};
 use handover_contract::samples::outgoing;

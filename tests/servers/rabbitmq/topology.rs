@@ -104,7 +104,7 @@ async fn a_process_that_declares_nothing_can_still_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_published_before_something_is_declared() {
+async fn nothing_is_published_to_an_exchange_before_one_is_declared() {
     let vhost = vhost().await;
     let _declared = declared(&vhost.url(), QueueType::Quorum).await;
     let other = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
@@ -112,6 +112,12 @@ async fn nothing_is_published_before_something_is_declared() {
         Err(BrokerError::Refused { what }) => assert!(what.contains("declare the topology first"), "{what}"),
         other => panic!("{other:?}"),
     }
+    // What is addressed to a queue needs no exchange: so a command sends dead letters back.
+    let addressed = outgoing("replayed", KEY);
+    let event = addressed.event_id().clone();
+    let addressed = Outgoing::to_queue(event, QUEUE.to_owned(), addressed.message().clone());
+    let outcomes = other.publish(vec![addressed]).await.unwrap();
+    assert!(matches!(outcomes.as_slice(), [PublishOutcome::Confirmed(_)]), "{outcomes:?}");
     other.declare(&topology(&[])).await.unwrap();
     publish_until_confirmed(&other, &routed("now", 1)).await;
 }
