@@ -50,7 +50,7 @@ impl Gateway for NoGateway {
 /// The application of one process. Clones share it.
 #[derive(Clone)]
 pub struct App {
-    /// The way into a transaction; the outbox goes the same.
+    /// The way into a transaction; the outbox has the same one.
     pub tx: Transactor,
     /// Ids of this process.
     pub ids: Arc<Ids>,

@@ -19,7 +19,7 @@ pub struct Outbox {
     pub registry: Arc<EventRegistry>,
     /// What the broker must offer.
     pub topology: Arc<Topology>,
-    /// Every consumer by its name, behind the name of its queue.
+    /// The queue and the name of each consumer.
     pub consumers: Arc<[(&'static str, &'static str)]>,
     /// What a given-up event means for later ones of its aggregate.
     pub on_failed: OnFailed,

@@ -15,8 +15,8 @@ use crate::{Outbox, Transactor, Wake};
 /// The pause before a loop that panicked begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing. A broker
-/// that is away keeps nobody from starting: events wait for it in the outbox, and it is told when it comes.
+/// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing. A process
+/// starts without its broker too: events wait in the outbox, and the topology is declared once the broker is back.
 pub(crate) async fn prepare(outbox: &Outbox, subscribers: &[Subscriber]) -> Result<(), OperationError> {
     match answered(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}

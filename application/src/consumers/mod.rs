@@ -39,7 +39,7 @@ pub use handlers::{
 pub struct Event {
     /// The row. The truth about the event.
     pub row: OutboxRow,
-    /// The row, or what a message says that carries it, once parsed.
+    /// Its envelope, parsed once: made from the row, or from a message that says the same as the row.
     pub(crate) envelope: Arc<Envelope>,
 }
 

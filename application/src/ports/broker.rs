@@ -209,7 +209,8 @@ pub trait Broker: Send + Sync {
     /// broker that can be away (`Unreachable`) while the store is there MUST declare what was asked for once it is back.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;
 
-    /// Publishes a window with `mandatory` and waits for every confirm. Answers in the order given, one per message.
+    /// Publishes a window with `mandatory` and waits for every confirm. Answers in the order given, one per message. Before
+    /// anything was declared, a message for the exchange may be `Refused`.
     ///
     /// - `Confirmed` MUST mean: durably in every bound queue, and routed to at least one.
     /// - A message that no queue takes MUST be `Returned`, and only that message.

@@ -11,7 +11,7 @@ use crate::ports::{BrokerError, StoreError};
 pub struct Operator {
     /// As the audit log names it.
     pub name: String,
-    /// Its own tenant, whose audit log tells of its looks at all tenants.
+    /// Its own tenant. What it reads of all tenants at once is recorded in the audit log of this one.
     pub tenant: TenantId,
     /// Whether it sees and moves the rows of all tenants, and not of its own alone.
     pub sees_all: bool,
