@@ -9,8 +9,8 @@ use handover_domain::{EventId, PointsRules, Trace};
 
 use crate::idempotency::RequestSettings;
 use crate::ports::{
-    Broker, EventMetadata, Gateway, GatewayError, IdempotencyStore, NewEvent, OnFailed, RefundRequest,
-    StoreError, UnitOfWork, View,
+    Broker, EventMetadata, Gateway, GatewayError, IdempotencyStore, MarketView, NewEvent, OnFailed,
+    RefundRequest, StoreError, Work,
 };
 use crate::{CommandContext, Extensions, Ids, Outbox, Transactor};
 
@@ -47,11 +47,14 @@ impl Gateway for NoGateway {
     }
 }
 
+/// The marketplace's way into a transaction.
+pub type MarketTransactor = Transactor<Work, dyn MarketView>;
+
 /// The application of one process. Clones share it.
 #[derive(Clone)]
 pub struct App {
-    /// The way into a transaction; the outbox has the same one.
-    pub tx: Transactor,
+    /// The way into a transaction; the outbox has its own into the same store.
+    pub tx: MarketTransactor,
     /// Ids of this process.
     pub ids: Arc<Ids>,
     /// The outbox, and what carries and takes its events.
@@ -70,10 +73,10 @@ pub struct App {
 
 impl App {
     /// An application on these adapters.
-    pub fn new(tx: Transactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
+    pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
         let none = Extensions::default();
         let outbox = Outbox {
-            tx: tx.clone(),
+            tx: tx.outbox(),
             broker,
             registry: Arc::new(none.registry(rules.pending_timeout)),
             topology: Arc::new(none.topology(rules.pending_timeout)),
@@ -137,7 +140,7 @@ impl App {
     }
 
     /// A view for reading.
-    pub async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    pub async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.tx.store.view().await
     }
 
@@ -175,7 +178,7 @@ impl Announcer {
     }
 
     /// Whether the command was committed: whether its first event is in the outbox.
-    pub(crate) async fn is_announced(&self, unit: &mut dyn UnitOfWork) -> Result<bool, StoreError> {
+    pub(crate) async fn is_announced(&self, unit: &mut Work) -> Result<bool, StoreError> {
         match self.first_id() {
             Some(id) => Ok(!unit.outbox().outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
             None => Ok(false),

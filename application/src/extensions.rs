@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use handover_domain::{AggregateType, EventType};
 
-use crate::consumers::{Subscriber, standard};
+use crate::consumers::{Bound, Subscriber, standard};
+use crate::ports::Work;
 use crate::queues::{self, timeout_delay_key};
 use crate::topology::Topology;
 use crate::{App, EventRegistry, EventSpec};
@@ -25,7 +26,7 @@ pub enum Marketplace {
 pub struct Extensions {
     marketplace: Marketplace,
     events: Vec<EventSpec>,
-    consumers: Vec<(Subscriber, Vec<String>)>,
+    consumers: Vec<(Subscriber<Work>, Vec<String>)>,
 }
 
 impl Extensions {
@@ -47,7 +48,7 @@ impl Extensions {
 
     /// A consumer, and the routing keys its queue is bound to (`*` is one word, `#` any number). The queue is declared
     /// with it and dead-letters as all others do.
-    pub fn consumer(mut self, subscriber: Subscriber, bindings: &[&str]) -> Extensions {
+    pub fn consumer(mut self, subscriber: Subscriber<Work>, bindings: &[&str]) -> Extensions {
         self.consumers.push((subscriber, bindings.iter().map(|key| (*key).to_owned()).collect()));
         self
     }
@@ -105,12 +106,17 @@ impl fmt::Debug for Extensions {
 
 impl App {
     /// Every consumer of this application with its queue.
-    pub fn subscribers(&self) -> Vec<Subscriber> {
+    pub fn subscribers(&self) -> Vec<Subscriber<Work>> {
         let own = match self.extensions.marketplace {
             Marketplace::Runs => standard(self),
             Marketplace::Absent => Vec::new(),
         };
         let added = self.extensions.consumers.iter().map(|(subscriber, _)| subscriber.clone());
         own.into_iter().chain(added).collect()
+    }
+
+    /// The same consumers, at work in this application's store.
+    pub(crate) fn bound(&self) -> Vec<Bound> {
+        self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
 }

@@ -9,7 +9,8 @@ use std::ops::Range;
 use handover_domain::{EventId, IdError};
 use tokio::sync::Mutex;
 
-use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, StoreError, UnitOfWork};
+use crate::app::MarketTransactor;
+use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, StoreError, Work};
 use crate::transaction::{Transactor, UnitError as _, with_tx};
 use crate::use_cases::UseCaseError;
 
@@ -18,13 +19,13 @@ pub const BLOCK: u32 = 100;
 
 /// Hands out ids within one process.
 pub struct Ids {
-    tx: Transactor,
+    tx: MarketTransactor,
     blocks: Mutex<BTreeMap<IdKind, Range<i64>>>,
 }
 
 impl Ids {
     /// Ids from this store.
-    pub fn new(tx: Transactor) -> Ids {
+    pub fn new(tx: MarketTransactor) -> Ids {
         Ids { tx, blocks: Mutex::default() }
     }
 
@@ -78,7 +79,7 @@ impl Ids {
 }
 
 /// Lets the next block of a kind begin above the largest id, if it does not; tells how it stood before.
-async fn raise(tx: &Transactor, kind: IdKind) -> Result<IdState, StoreError> {
+async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreError> {
     let state: IdState = with_tx(tx, move |unit, _| {
         Box::pin(async move {
             let state = IdQueries::id_state(unit, kind).await?;
@@ -122,11 +123,7 @@ impl IdTaken {
 }
 
 /// Ends an attempt whose id has a row, which the caller knows not to be its own.
-pub(crate) async fn require_free(
-    unit: &mut dyn UnitOfWork,
-    kind: IdKind,
-    id: i64,
-) -> Result<(), UseCaseError> {
+pub(crate) async fn require_free(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), UseCaseError> {
     if unit.id_is_taken(kind, id).await? { Err(IdTaken::refusal(kind, id)) } else { Ok(()) }
 }
 
@@ -151,7 +148,7 @@ where
 }
 
 /// A new event id: UUIDv7 (RFC 9562) of the clock's now, the rest by chance.
-pub fn event_id(tx: &Transactor) -> EventId {
+pub fn event_id<U: ?Sized, V: ?Sized>(tx: &Transactor<U, V>) -> EventId {
     let millis = u64::try_from(tx.clock.now().timestamp_millis()).unwrap_or(0);
     let mut random = [0u8; 10];
     random[..8].copy_from_slice(&tx.chance.next().to_le_bytes());

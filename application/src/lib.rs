@@ -36,7 +36,7 @@ mod transaction;
 pub mod use_cases;
 mod wake;
 
-pub use app::{Announcer, App, Rules};
+pub use app::{Announcer, App, MarketTransactor, Rules};
 pub use context::{Actor, CommandContext, Role};
 pub use counted::{
     KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, Metric, MetricKind, OVERLOAD_REFUSED,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
-use crate::consumers::{Consumer, DeadLetterDrainer, Subscriber, answered, subscribe};
+use crate::consumers::{Bound, Consumer, DeadLetterDrainer, answered, subscribe};
 use crate::ports::{BrokerError, RelayId};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
@@ -17,7 +17,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing. A process
 /// starts without its broker too: events wait in the outbox, and the topology is declared once the broker is back.
-pub(crate) async fn prepare(outbox: &Outbox, subscribers: &[Subscriber]) -> Result<(), OperationError> {
+pub(crate) async fn prepare(outbox: &Outbox) -> Result<(), OperationError> {
     match answered(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
@@ -25,8 +25,8 @@ pub(crate) async fn prepare(outbox: &Outbox, subscribers: &[Subscriber]) -> Resu
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
-    for subscriber in subscribers {
-        subscribe(outbox, subscriber.handler.name()).await?;
+    for (_, consumer) in outbox.consumers.iter() {
+        subscribe(outbox, consumer).await?;
     }
     Ok(())
 }
@@ -41,17 +41,17 @@ pub(crate) fn start_relay(outbox: &Outbox, wake: &Wake, settings: &RelaySettings
 }
 
 /// Starts these consumers, and the drainer of what dies at them.
-pub(crate) fn start_consumers(outbox: &Outbox, subscribers: Vec<Subscriber>, settings: &ConsumerSettings) {
+pub(crate) fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &ConsumerSettings) {
     let settings = Arc::new(settings.clone());
-    for subscriber in &subscribers {
-        let (outbox, settings, subscriber) = (outbox.clone(), Arc::clone(&settings), subscriber.clone());
-        keep_running(&outbox.tx.clone(), subscriber.handler.name(), move || {
-            Consumer::new(outbox.clone(), subscriber.clone(), Arc::clone(&settings)).run()
+    for bound in &consumers {
+        let (outbox, settings, bound) = (outbox.clone(), Arc::clone(&settings), bound.clone());
+        keep_running(&outbox.tx.clone(), bound.name(), move || {
+            Consumer::new(outbox.clone(), bound.clone(), Arc::clone(&settings)).run()
         });
     }
     let drainer = outbox.clone();
     keep_running(&outbox.tx, "dead-letters", move || {
-        DeadLetterDrainer::new(drainer.clone(), &subscribers, &settings).run()
+        DeadLetterDrainer::new(drainer.clone(), &consumers, &settings).run()
     });
 }
 

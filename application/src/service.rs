@@ -43,7 +43,7 @@ impl Roles {
 /// Makes a process ready for its first order: every queue is declared, every consumer subscribed, and blocks of ids that
 /// were set back are raised. Every process does this before it takes an order, whatever its roles.
 pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
-    runtime::prepare(&app.outbox, &app.subscribers()).await?;
+    runtime::prepare(&app.outbox).await?;
     app.ids.raise().await?;
     Ok(())
 }
@@ -56,27 +56,27 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
         runtime::start_relay(&app.outbox, wake, &settings.relay);
     }
     if roles.consumers {
-        runtime::start_consumers(&app.outbox, app.subscribers(), &settings.consumer);
+        runtime::start_consumers(&app.outbox, app.bound(), &settings.consumer);
     }
     if roles.jobs {
         let sweep = app.clone();
-        keep_running(&app.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
+        keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
     }
     if roles.jobs && app.extensions.marketplace() == Marketplace::Runs {
         let (sweep, timeout) = (app.clone(), settings.timeout.clone());
-        keep_running(&app.tx, "order-timeout-sweep", move || {
+        keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
             TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
         });
         let (dispatcher, refund) = (app.clone(), settings.refund.clone());
-        keep_running(&app.tx, "refund-dispatcher", move || {
+        keep_running(&app.outbox.tx, "refund-dispatcher", move || {
             RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
         });
         let (reaper, consistency) = (app.clone(), settings.consistency.clone());
-        keep_running(&app.tx, "lock-timeout-reaper", move || {
+        keep_running(&app.outbox.tx, "lock-timeout-reaper", move || {
             LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
         });
         let (repair, consistency) = (app.clone(), settings.consistency.clone());
-        keep_running(&app.tx, "consistency-repair", move || {
+        keep_running(&app.outbox.tx, "consistency-repair", move || {
             ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
         });
     }

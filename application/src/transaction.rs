@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::Tasks;
 use crate::counted::tallied;
 use crate::mutants::{Mutant, planted};
-use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork};
+use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork, View, outbox_of};
 
 /// A boxed future that borrows the unit of work.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -59,11 +59,10 @@ impl UnitError for StoreError {
     }
 }
 
-/// What [`with_tx`] needs of the process. Clones share it.
-#[derive(Clone)]
-pub struct Transactor {
+/// What [`with_tx`] needs of the process, for units of one type. Clones share it.
+pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
     /// Where units begin.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn Store<Unit = U, View = V>>,
     /// Where they run.
     pub tasks: Tasks,
     /// Pauses between attempts.
@@ -74,10 +73,38 @@ pub struct Transactor {
     pub policy: TxPolicy,
 }
 
-impl Transactor {
+impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
+    /// The same way into the units of another store.
+    pub(crate) fn with_store<W: ?Sized, X: ?Sized>(
+        &self,
+        store: Arc<dyn Store<Unit = W, View = X>>,
+    ) -> Transactor<W, X> {
+        Transactor {
+            store,
+            tasks: self.tasks.clone(),
+            clock: Arc::clone(&self.clock),
+            chance: Arc::clone(&self.chance),
+            policy: self.policy,
+        }
+    }
+
     /// The same way for what runs by itself: not in the queue of its callers.
-    pub(crate) fn of_its_own(&self) -> Transactor {
+    pub(crate) fn of_its_own(&self) -> Transactor<U, V> {
         Transactor { tasks: self.tasks.of_its_own(), ..self.clone() }
+    }
+}
+
+impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static> Transactor<U, V> {
+    /// The same way, of whose units the outbox alone is known.
+    pub fn outbox(&self) -> Transactor {
+        self.with_store(outbox_of(&self.store))
+    }
+}
+
+// Derived, it would ask the same of `U` and `V`.
+impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
+    fn clone(&self) -> Self {
+        self.with_store(Arc::clone(&self.store))
     }
 }
 
@@ -87,11 +114,13 @@ impl Transactor {
 ///   choose nothing anew: ids and times come from outside.
 /// - After an error nothing is committed.
 /// - It runs as a task of its own: a caller who goes away cannot cut it between begin and commit.
-pub async fn with_tx<T, E, F>(tx: &Transactor, work: F) -> Result<T, E>
+pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>
 where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
     T: Send + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut dyn UnitOfWork, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
+    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
 {
     let context = tx.clone();
     let task = tx.tasks.spawn(async move { attempts(&context, &work).await });
@@ -102,10 +131,12 @@ where
     }
 }
 
-async fn attempts<T, E, F>(tx: &Transactor, work: &F) -> Result<T, E>
+async fn attempts<U, V, T, E, F>(tx: &Transactor<U, V>, work: &F) -> Result<T, E>
 where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut dyn UnitOfWork, Attempt) -> BoxFuture<'u, Result<T, E>>,
+    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
     let _permit = tx
         .tasks
@@ -133,10 +164,12 @@ where
     }
 }
 
-async fn attempt<T, E, F>(tx: &Transactor, work: &F, attempt: Attempt) -> Result<T, E>
+async fn attempt<U, V, T, E, F>(tx: &Transactor<U, V>, work: &F, attempt: Attempt) -> Result<T, E>
 where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut dyn UnitOfWork, Attempt) -> BoxFuture<'u, Result<T, E>>,
+    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
     let mut unit = tx.store.begin().await?;
     let value = work(unit.as_mut(), attempt).await?;

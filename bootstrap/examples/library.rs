@@ -62,7 +62,7 @@ struct BookLent {
 struct Reminders;
 
 #[async_trait]
-impl Handler for Reminders {
+impl Handler<Work> for Reminders {
     fn name(&self) -> &'static str {
         "reminders"
     }
@@ -71,7 +71,7 @@ impl Handler for Reminders {
         &["BOOK_LENT"]
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let mut own = Statements::of(unit)?;
         for event in events {
             let lent: BookLent = event.payload()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Broker, Clock, Store};
+use handover_application::ports::{Broker, Clock, MarketStore};
 use handover_memory::{ManualClock, MemoryBroker, MemoryStore};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ impl Default for MemoryStoreRig {
 
 #[async_trait]
 impl StoreRig for MemoryStoreRig {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<MarketStore> {
         Arc::new(self.store.clone())
     }
 
@@ -50,7 +50,7 @@ impl StoreRig for MemoryStoreRig {
         self.store.move_database_clock(by);
     }
 
-    async fn reopened(&self) -> Option<Arc<dyn Store>> {
+    async fn reopened(&self) -> Option<Arc<MarketStore>> {
         Some(Arc::new(self.store.for_process(Wake::default())))
     }
 }
@@ -84,7 +84,7 @@ async fn open(folder: &TempDir, clock: &ManualClock, wake: &Wake) -> SqlStore {
 
 #[async_trait]
 impl StoreRig for SqliteStoreRig {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<MarketStore> {
         Arc::new(self.store.clone())
     }
 
@@ -100,7 +100,7 @@ impl StoreRig for SqliteStoreRig {
         StoreCapabilities { side_by_side: false }
     }
 
-    async fn reopened(&self) -> Option<Arc<dyn Store>> {
+    async fn reopened(&self) -> Option<Arc<MarketStore>> {
         self.store.close().await;
         Some(Arc::new(open(&self.folder, &self.clock, &Wake::default()).await))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
-use handover_application::ports::{Broker, Clock, Store};
+use handover_application::ports::{Broker, Clock, MarketStore};
 use handover_memory::ManualClock;
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
 use sqlx::mysql::MySqlConnection;
@@ -117,7 +117,7 @@ impl ServerStoreRig {
 
 #[async_trait]
 impl StoreRig for ServerStoreRig {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<MarketStore> {
         Arc::new(self.store.clone())
     }
 
@@ -129,7 +129,7 @@ impl StoreRig for ServerStoreRig {
         self.store.move_database_clock(by);
     }
 
-    async fn reopened(&self) -> Option<Arc<dyn Store>> {
+    async fn reopened(&self) -> Option<Arc<MarketStore>> {
         Some(Arc::new(self.anew().await))
     }
 }

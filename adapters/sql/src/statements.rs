@@ -1,6 +1,6 @@
 //! Statements of one's own in a unit of work: own tables change together with ours, or not at all.
 
-use handover_application::ports::{AsAny, StoreError, UnitOfWork};
+use handover_application::ports::{AsAny, StoreError, Work};
 
 use crate::row::Row;
 use crate::session::Session;
@@ -15,7 +15,7 @@ pub struct Statements<'u> {
 
 impl<'u> Statements<'u> {
     /// The statements of a unit of work of an [`SqlStore`](crate::SqlStore); any other unit is refused.
-    pub fn of(unit: &'u mut dyn UnitOfWork) -> Result<Statements<'u>, StoreError> {
+    pub fn of(unit: &'u mut Work) -> Result<Statements<'u>, StoreError> {
         let session = AsAny::as_any_mut(unit).downcast_mut();
         session
             .map(|session| Statements { session })

@@ -12,7 +12,7 @@ use handover_domain::{
 };
 
 use crate::mutants::{Mutant, planted};
-use crate::ports::{Changed, StoreError, UnitOfWork};
+use crate::ports::{Changed, StoreError, Work};
 
 /// What causes an operation.
 #[derive(Debug, Clone, Default)]
@@ -109,7 +109,7 @@ const fn purse(asset: Asset) -> Option<Purse> {
 impl Books {
     /// Reads and locks what is wanted.
     pub(crate) async fn open(
-        unit: &mut dyn UnitOfWork,
+        unit: &mut Work,
         asset: Asset,
         wanted: Wanted,
         now: DateTime<Utc>,
@@ -331,7 +331,7 @@ impl Books {
     }
 
     /// Writes what has changed.
-    pub(crate) async fn write(self, unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
+    pub(crate) async fn write(self, unit: &mut Work) -> Result<(), StoreError> {
         let holds: Vec<Hold> = self
             .holds
             .values()

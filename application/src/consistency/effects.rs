@@ -10,8 +10,8 @@ use handover_domain::{
 
 use super::holds::{is_over_unheld, told_hold};
 use crate::ports::{
-    CreditChange, EffectKind, ListingChange, ListingChangeKind, Notification, SHIPMENT, ShipmentTask,
-    StoreError, View, notified_of,
+    CreditChange, EffectKind, ListingChange, ListingChangeKind, MarketView, Notification, SHIPMENT,
+    ShipmentTask, StoreError, notified_of,
 };
 
 /// The effects that are kept of one order.
@@ -81,7 +81,10 @@ impl fmt::Display for Effect {
 }
 
 /// Reads what consumers did for an order.
-pub(crate) async fn effects_of<V: View + ?Sized>(view: &mut V, order: &Order) -> Result<Kept, StoreError> {
+pub(crate) async fn effects_of<V: MarketView + ?Sized>(
+    view: &mut V,
+    order: &Order,
+) -> Result<Kept, StoreError> {
     let (tenant, id) = (order.tenant, order.id);
     Ok(Kept {
         listings: view.listing_changes(tenant, id).await?,

@@ -6,11 +6,11 @@ use handover_domain::{AggregateRef, AggregateType, EventId, Order, OrderId, Tena
 
 use super::{Announced, expected};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError, UnitOfWork, View};
+use crate::ports::{AuditEntry, Consumed, EventMetadata, MarketView, NewEvent, OutboxRow, StoreError, Work};
 use crate::{App, Trace, append, with_tx};
 
 /// What is missing in the outbox of an order, its payments and its refunds; and what is there.
-pub(crate) async fn missing<V: View + ?Sized>(
+pub(crate) async fn missing<V: MarketView + ?Sized>(
     view: &mut V,
     order: &Order,
 ) -> Result<(Vec<Announced>, Vec<OutboxRow>), StoreError> {
@@ -89,7 +89,7 @@ pub(crate) async fn announce_missing(
 
 /// What a consumer knows of the event: of several the one with the smallest id, as two that repair at once must agree.
 async fn known(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     event: &Announced,
     aggregate: &AggregateRef,
 ) -> Result<Option<Consumed>, StoreError> {

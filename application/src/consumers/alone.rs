@@ -79,7 +79,7 @@ impl Inbox {
                 self.ignore(&target.event, now).await?;
             }
             worked = true;
-            let takes = self.handler.takes().contains(&target.event.event_type.as_str());
+            let takes = self.bound.takes.contains(&target.event.event_type.as_str());
             if end.is_none() && !takes {
                 let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
                 self.fail(target, FailureKind::Unrecoverable, &why, now).await?;

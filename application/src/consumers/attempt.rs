@@ -44,7 +44,7 @@ impl Inbox {
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<Attempted, StoreError> {
         let (inbox, wanted) = (self.clone(), Arc::new(step.clone()));
         let begun = self.outbox.now();
-        let result = with_tx(&self.outbox.tx, move |unit, _| {
+        let result = with_tx(&self.tx, move |unit, _| {
             let (inbox, wanted) = (inbox.clone(), Arc::clone(&wanted));
             Box::pin(async move {
                 let earlier =
@@ -169,10 +169,10 @@ impl Inbox {
         Ok(match written {
             Written::Yes => {
                 if is_dead {
-                    error!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
+                    error!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
                         error = %message, "[{}] [ALERT] Event is dead", self.name());
                 } else {
-                    warn!(eventId = %event, traceId = trace, queue = self.queue, consumer = self.name(), attempts,
+                    warn!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
                         error = %message, "[{}] an attempt failed", self.name());
                 }
                 metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);

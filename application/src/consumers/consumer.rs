@@ -14,7 +14,7 @@ use super::alone::{AloneEnd, CountFirst, Counted};
 use super::answered::answered;
 use super::group::GroupEnd;
 use super::inbox::{Identity, Inbox, LOCK_PATIENCE, Taken, identify};
-use super::{Subscriber, sweep};
+use super::{Bound, sweep};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
@@ -30,7 +30,7 @@ const ALONE_FOR: TimeDelta = TimeDelta::seconds(10);
 /// One consumer of one process.
 pub struct Consumer {
     outbox: Outbox,
-    subscriber: Subscriber,
+    bound: Bound,
     settings: Arc<ConsumerSettings>,
 }
 
@@ -38,9 +38,10 @@ pub struct Consumer {
 type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<Taken>>>>;
 
 impl Consumer {
-    /// A consumer on its queue.
-    pub fn new(outbox: Outbox, subscriber: Subscriber, settings: Arc<ConsumerSettings>) -> Consumer {
-        Consumer { outbox, subscriber, settings }
+    /// A consumer on its queue. It must be bound to the very store that the outbox is in: an event and what is done about
+    /// it are committed together there.
+    pub fn new(outbox: Outbox, bound: Bound, settings: Arc<ConsumerSettings>) -> Consumer {
+        Consumer { outbox, bound, settings }
     }
 
     /// Consumes until the process stops, then settles what it has begun and returns the rest to the queue.
@@ -50,24 +51,24 @@ impl Consumer {
         let stopping = self.outbox.tx.tasks.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
-            let subscribing = self.outbox.broker.subscribe(self.subscriber.queue, self.settings.prefetch);
+            let subscribing = self.outbox.broker.subscribe(self.bound.queue, self.settings.prefetch);
             match answered(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
                     let subscription: Arc<dyn Subscription> = Arc::from(subscription);
                     let error = Worker::new(inbox.clone(), Arc::clone(&subscription)).run().await;
                     if let Some(error) = error {
-                        warn!(%error, queue = self.subscriber.queue, "[{}] the subscription ended", inbox.name());
+                        warn!(%error, queue = self.bound.queue, "[{}] the subscription ended", inbox.name());
                     }
                     // What is unsettled returns to the queue also when this fails: the subscription is dropped.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
                 // Told once: in an outage every consumer would tell it again and again.
                 Err(error) if pause == FIRST_PAUSE => {
-                    warn!(%error, queue = self.subscriber.queue, "[{}] cannot subscribe; going on to try", inbox.name());
+                    warn!(%error, queue = self.bound.queue, "[{}] cannot subscribe; going on to try", inbox.name());
                 }
                 Err(error) => {
-                    debug!(%error, queue = self.subscriber.queue, "[{}] cannot subscribe", inbox.name());
+                    debug!(%error, queue = self.bound.queue, "[{}] cannot subscribe", inbox.name());
                 }
             }
             tokio::select! {
@@ -84,11 +85,11 @@ impl Consumer {
     async fn inbox(&self) -> Option<Inbox> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match subscribe(&self.outbox, self.subscriber.handler.name()).await {
+            match subscribe(&self.outbox, self.bound.name).await {
                 Ok(after_id) => {
-                    return Some(Inbox::new(&self.outbox, &self.subscriber, &self.settings, after_id));
+                    return Some(Inbox::new(&self.outbox, &self.bound, &self.settings, after_id));
                 }
-                Err(error) => warn!(%error, "[{}] cannot begin", self.subscriber.handler.name()),
+                Err(error) => warn!(%error, "[{}] cannot begin", self.bound.name),
             }
             tokio::select! {
                 biased;
@@ -227,7 +228,7 @@ impl Worker {
                 }
                 Ok(AloneEnd::Busy(until)) => self.until(until),
                 Err(error) => {
-                    warn!(%error, queue = self.inbox.queue, "[{}] the store failed; consumption pauses",
+                    warn!(%error, queue = self.inbox.queue(), "[{}] the store failed; consumption pauses",
                         self.inbox.name());
                     pause = (pause * 2).min(LAST_PAUSE);
                     pause
@@ -257,7 +258,7 @@ impl Worker {
         match identity {
             Identity::Genuine(row) => self.apply_alone(&row.event_id, count, counted).await,
             Identity::Foreign(why) => {
-                error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue,
+                error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue(),
                     traceId = delivery.message.correlation_id.as_deref(), consumer = self.inbox.name(), error = %why,
                     "[{}] [ALERT] a message is no event of ours", self.inbox.name());
                 Ok(if planted(Mutant::StrayMessageDropped) { AloneEnd::Done } else { AloneEnd::Dead })
@@ -278,7 +279,7 @@ impl Worker {
             Err(StoreError::Transient(error))
                 if (self.inbox.outbox.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
             {
-                warn!(%error, eventId = %event, queue = self.inbox.queue, consumer = self.inbox.name(),
+                warn!(%error, eventId = %event, queue = self.inbox.queue(), consumer = self.inbox.name(),
                     "[{}] waited for a lock; the sweep applies the event later", self.inbox.name());
                 self.inbox.postpone(event, counted.as_ref()).await?;
                 Ok(AloneEnd::Done)
@@ -313,7 +314,7 @@ impl Worker {
             Settle::Nack(requeue) => answered(self.subscription.nack(tags, requeue)).await,
         };
         if let Err(error) = result {
-            warn!(%error, queue = self.inbox.queue, "[{}] {} deliveries were not settled", self.inbox.name(), tags.len());
+            warn!(%error, queue = self.inbox.queue(), "[{}] {} deliveries were not settled", self.inbox.name(), tags.len());
             self.over.cancel();
         }
     }

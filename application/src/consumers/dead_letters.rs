@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use handover_domain::{ConsumeStatus, TenantId};
 use tracing::{debug, error, warn};
 
-use super::Subscriber;
+use super::Bound;
 use super::answered::answered;
 use super::inbox::{Identity, Inbox, InboxError, following, identify};
 use crate::foreign::hash;
@@ -67,12 +67,8 @@ pub struct DeadLetterDrainer {
 
 impl DeadLetterDrainer {
     /// A drainer that knows these consumers by their queues.
-    pub fn new(
-        outbox: Outbox,
-        subscribers: &[Subscriber],
-        settings: &Arc<ConsumerSettings>,
-    ) -> DeadLetterDrainer {
-        let inboxes = subscribers.iter().map(|s| Inbox::new(&outbox, s, settings, i64::MAX)).collect();
+    pub fn new(outbox: Outbox, consumers: &[Bound], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
+        let inboxes = consumers.iter().map(|bound| Inbox::new(&outbox, bound, settings, i64::MAX)).collect();
         let queue = outbox.topology.dead_letter_queue.clone();
         DeadLetterDrainer { outbox, queue, inboxes }
     }
@@ -210,7 +206,7 @@ impl DeadLetterDrainer {
             return Ok(None);
         }
         let queue = self.died_in(delivery);
-        let inbox = self.inboxes.iter().find(|inbox| inbox.queue == queue);
+        let inbox = self.inboxes.iter().find(|inbox| inbox.queue() == queue);
         let now = self.outbox.now();
         let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, inbox) {
             (Identity::Genuine(event), Some(inbox)) => {
@@ -296,7 +292,7 @@ async fn park_event(
     now: DateTime<Utc>,
 ) -> Result<(), InboxError> {
     let record = unit.consumption(inbox.name(), &event.event_id).await?;
-    let letter = unit.dead_letter(inbox.queue, event.event_id.as_str()).await?.map(|letter| letter.status);
+    let letter = unit.dead_letter(inbox.queue(), event.event_id.as_str()).await?.map(|letter| letter.status);
     let reason = record
         .as_ref()
         .and_then(|record| record.error_message.clone())

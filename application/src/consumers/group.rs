@@ -9,11 +9,12 @@ use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::debug;
 
 use super::Applied;
+use super::bound::HandlerUnit;
 use super::gate::{Verdict, plan};
 use super::inbox::{Inbox, InboxError, LOCK_PATIENCE, Taken, Told, carries, claimed_aggregate};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, StoreError, Unapplied, UnitOfWork,
+    Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };
 use crate::relay::TRACEPARENT;
 use crate::{Attempt, history, with_tx};
@@ -64,7 +65,7 @@ impl Inbox {
         let wanted = Arc::new(Wanted::of(&group));
         let (inbox, job) = (self.clone(), Arc::clone(&wanted));
         let begun = self.outbox.now();
-        let settled = with_tx(&self.outbox.tx, move |unit, attempt| {
+        let settled = with_tx(&self.tx, move |unit, attempt| {
             let (inbox, job) = (inbox.clone(), Arc::clone(&job));
             Box::pin(async move { inbox.settle_group(unit, attempt, &job, begun).await })
         })
@@ -114,7 +115,7 @@ impl Inbox {
     /// those that wait.
     async fn settle_group(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut dyn HandlerUnit,
         attempt: Attempt,
         wanted: &Wanted,
         begun: DateTime<Utc>,
@@ -159,7 +160,7 @@ impl Inbox {
         let settled = done.chain(wait.iter().map(|step| (step, Settled::Waiting)));
         let settled = settled.map(|(step, settled)| (step.event.event_id.clone(), settled));
         let mut settled: BTreeMap<_, _> = settled.filter(|(id, _)| targets.contains(id)).collect();
-        let known = self.known(unit, wanted, &targets).await?;
+        let known = self.known(unit.outbox(), wanted, &targets).await?;
         let again = apply.iter().map(|step| &step.event).filter(|row| targets.contains(&row.event_id));
         let ignored = again.flat_map(|row| std::iter::repeat_n(row, wanted.deliveries(row) - 1));
         let ignored =
@@ -175,7 +176,7 @@ impl Inbox {
     /// Those of the wanted events that this consumer has applied before; the others are looked at one by one.
     async fn known(
         &self,
-        unit: &mut dyn UnitOfWork,
+        outbox: &mut dyn OutboxUnit,
         wanted: &Wanted,
         targets: &BTreeSet<EventId>,
     ) -> Result<Vec<OutboxRow>, StoreError> {
@@ -184,11 +185,11 @@ impl Inbox {
         if others.is_empty() || planted(Mutant::NoDedupe) {
             return Ok(Vec::new());
         }
-        let consumed = unit.outbox().consumed_of(&others).await?;
+        let consumed = outbox.consumed_of(&others).await?;
         let is_ours =
             |it: &&Consumed| it.consumer == self.name() && it.record.status == ConsumeStatus::Success;
         let applied: BTreeSet<&EventId> = consumed.iter().filter(is_ours).map(|it| &it.event_id).collect();
-        let mut rows = unit.outbox().outbox_by_event(&others).await?;
+        let mut rows = outbox.outbox_by_event(&others).await?;
         rows.retain(|row| {
             let envelope = wanted.envelopes.get(&row.event_id);
             applied.contains(&row.event_id) && envelope.is_some_and(|envelope| carries(envelope, row))

@@ -8,18 +8,18 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
 use tracing::info;
 
-use super::{Applied, Event, Handler, HandlerError, Subscriber};
+use super::bound::{Bound, HandlerUnit};
+use super::{Applied, Event, HandlerError};
 use crate::counted::{CONSUMED, IDEMPOTENT, when_committed};
 use crate::foreign::{hash, storable};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
     HistoryEntry, MAX_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
-    UnitOfWork,
 };
 use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
-use crate::{EventRegistry, Outbox, UnitError, texts};
+use crate::{EventRegistry, Outbox, Transactor, UnitError, texts};
 
 /// Locks of others are waited for this long, and what a statement waits beyond it; then the delivery gives up its place.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -28,8 +28,9 @@ pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Inbox {
     pub(super) outbox: Outbox,
-    pub(super) handler: Arc<dyn Handler>,
-    pub(super) queue: &'static str,
+    /// The way into the units in which its handler works.
+    pub(super) tx: Transactor<dyn HandlerUnit>,
+    pub(super) bound: Bound,
     pub(super) settings: Arc<ConsumerSettings>,
     /// Outbox rows up to this id are history.
     pub(super) after_id: i64,
@@ -76,23 +77,27 @@ impl Identity {
 impl Inbox {
     pub(super) fn new(
         outbox: &Outbox,
-        subscriber: &Subscriber,
+        bound: &Bound,
         settings: &Arc<ConsumerSettings>,
         after_id: i64,
     ) -> Inbox {
         let mut outbox = outbox.clone();
         outbox.tx.policy.patience = LOCK_PATIENCE;
         Inbox {
+            tx: outbox.tx.with_store(Arc::clone(&bound.store)),
             outbox,
-            handler: Arc::clone(&subscriber.handler),
-            queue: subscriber.queue,
+            bound: bound.clone(),
             settings: Arc::clone(settings),
             after_id,
         }
     }
 
     pub(super) fn name(&self) -> &'static str {
-        self.handler.name()
+        self.bound.name
+    }
+
+    pub(super) fn queue(&self) -> &'static str {
+        self.bound.queue
     }
 
     /// The unsettled events of these aggregates, with the targets that are older than the subscription.
@@ -101,14 +106,14 @@ impl Inbox {
         view: &mut V,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
-        view.unapplied(self.name(), self.handler.takes(), self.after_id, aggregates).await
+        view.unapplied(self.name(), self.bound.takes, self.after_id, aggregates).await
     }
 
     /// Runs the handler on these events, in order and within the limit, and records them as applied; tells for each what
     /// it did. The envelopes that carry some of them need not be parsed again.
     pub(super) async fn apply(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut dyn HandlerUnit,
         steps: &[&Unapplied],
         carriers: &BTreeMap<EventId, Arc<Envelope>>,
         limit: Duration,
@@ -122,11 +127,11 @@ impl Inbox {
         let events = events.map_err(InboxError::Handler)?;
         let handled = async {
             if planted(Mutant::DedupeOutsideTransaction) {
-                let mut effects = self.outbox.tx.store.begin().await?;
-                let applied = self.handler.apply(effects.as_mut(), &events).await?;
+                let mut effects = self.tx.store.begin().await?;
+                let applied = effects.apply(&events).await?;
                 return effects.commit().await.map(|()| applied).map_err(HandlerError::Store);
             }
-            self.handler.apply(unit, &events).await
+            unit.apply(&events).await
         };
         let applied = tokio::time::timeout(limit, handled)
             .await
@@ -163,7 +168,7 @@ impl Inbox {
         info!(hop = "consume", eventId = %event.id, eventType = event.kind, traceId = event.trace,
             traceparent = event.traceparent, durationMs = event.took.num_milliseconds(), aggregateId = event.aggregate,
             orderId = (event.aggregate_type == AggregateType::Order.as_str()).then_some(event.aggregate),
-            queue = self.queue, consumer = self.name(), idempotencyKey = key, result,
+            queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
             "[{}] Message consumed successfully", self.name());
         if applied.is_repeated {
             metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
@@ -173,7 +178,7 @@ impl Inbox {
     /// Logs and counts a delivery that was ignored, as its event had been applied; to be called after the commit.
     pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
         metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
-        info!(eventId = %event, traceId = trace_id, queue = self.queue, consumer = self.name(), "{}", texts::DUPLICATE);
+        info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", texts::DUPLICATE);
     }
 
     /// An ignored delivery of an event, as the history of the event keeps it.
@@ -203,7 +208,7 @@ impl Inbox {
     /// The dead letter of an event of ours.
     pub(super) fn dead_letter(&self, row: &OutboxRow, reason: &str, now: DateTime<Utc>) -> DeadLetter {
         DeadLetter {
-            queue: self.queue.to_owned(),
+            queue: self.queue().to_owned(),
             key: row.event_id.as_str().to_owned(),
             tenant: row.aggregate.tenant,
             event_type: Some(row.event_type.clone()),

@@ -7,6 +7,7 @@
 mod alone;
 mod answered;
 mod attempt;
+mod bound;
 mod consumer;
 mod dead_letters;
 mod gate;
@@ -22,10 +23,11 @@ use async_trait::async_trait;
 use handover_domain::Envelope;
 use serde::de::DeserializeOwned;
 
-use crate::ports::{OutboxRow, StoreError, UnitOfWork};
+use crate::ports::{OutboxRow, StoreError};
 use crate::relay::envelope_of;
 
 pub(crate) use answered::answered;
+pub use bound::Bound;
 pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
@@ -96,9 +98,9 @@ pub enum HandlerError {
     Store(#[from] StoreError),
 }
 
-/// What a consumer does. Runs inside the unit of work that also records the event as consumed.
+/// What a consumer does. Runs inside the unit of work, of type `U`, that also records the event as consumed.
 #[async_trait]
-pub trait Handler: Send + Sync + 'static {
+pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     /// The consumer's name in the consume log and the logs.
     fn name(&self) -> &'static str;
 
@@ -115,14 +117,20 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// An event may come after later ones of its aggregate when it was replayed from FAILED or the dead letters; it must
     /// then commute with them, or do nothing.
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError>;
+    async fn apply(&self, unit: &mut U, events: &[Event]) -> Result<Vec<Applied>, HandlerError>;
 }
 
 /// A handler and the queue it works on.
-#[derive(Clone)]
-pub struct Subscriber {
+pub struct Subscriber<U: ?Sized> {
     /// The queue.
     pub queue: &'static str,
     /// The handler.
-    pub handler: Arc<dyn Handler>,
+    pub handler: Arc<dyn Handler<U>>,
+}
+
+// Derived, it would ask the same of `U`.
+impl<U: ?Sized> Clone for Subscriber<U> {
+    fn clone(&self) -> Self {
+        Subscriber { queue: self.queue, handler: Arc::clone(&self.handler) }
+    }
 }

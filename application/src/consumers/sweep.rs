@@ -51,7 +51,7 @@ async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
         if planted(Mutant::LeftoversForgotten) {
             break;
         }
-        info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue, "[{}] taking up a leftover", inbox.name());
+        info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue(), "[{}] taking up a leftover", inbox.name());
         if take_up(inbox, &event).await? == TakenUp::Postponed {
             postponed += 1;
         }
@@ -70,7 +70,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     let Some(mark) = inbox.outbox.view().await?.outbox_view().consumer_subscription(name).await? else {
         return Ok(());
     };
-    let on_its_way = inbox.settings.lost_after + inbox.handler.delay();
+    let on_its_way = inbox.settings.lost_after + inbox.bound.delay;
     let mut patience = TimeDelta::from_std(on_its_way).unwrap_or(TimeDelta::MAX);
     if queued(inbox).await {
         patience = patience.checked_mul(PATIENCE_PERCENT).map_or(TimeDelta::MAX, |patience| patience / 100);
@@ -87,7 +87,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     if until <= mark.checked_until {
         return Ok(());
     }
-    let types = inbox.handler.takes();
+    let types = inbox.bound.takes;
     let mut view = inbox.outbox.view().await?;
     let lost =
         view.outbox_view().unseen(name, types, mark.after_id, mark.checked_until, until, BATCH).await?;
@@ -100,7 +100,7 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
         if inbox.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
-        warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue,
+        warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue(),
             "[{name}] the broker lost a confirmed event; applying it from the outbox");
         all_settled &= take_up(inbox, &row.event_id).await? != TakenUp::Refused;
     }
@@ -149,7 +149,7 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> 
                 }
             }
             Err(error) => {
-                error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue,
+                error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue(),
                     "[{}] [ALERT] the store refuses an event", inbox.name());
                 return Ok(TakenUp::Refused);
             }
@@ -160,7 +160,7 @@ async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> 
 /// Whether the queue still holds messages; a broker that does not answer may hold any.
 async fn queued(inbox: &Inbox) -> bool {
     match answered(inbox.outbox.broker.queues()).await {
-        Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue && queue.ready > 0),
+        Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue() && queue.ready > 0),
         Err(_) => true,
     }
 }

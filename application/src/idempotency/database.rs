@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::app::MarketTransactor;
 use crate::ports::{
     Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, Standing, StoreError,
-    StoredAnswer, UnitOfWork,
+    StoredAnswer, Work,
 };
-use crate::transaction::{Transactor, UnitError, with_tx};
+use crate::transaction::{UnitError, with_tx};
 
 /// Keys in the database, each call a short unit of work of its own: what everything uses unless it was told otherwise.
 #[derive(Clone)]
 pub struct DatabaseKeys {
-    tx: Transactor,
+    tx: MarketTransactor,
 }
 
 impl DatabaseKeys {
     /// In the store of this transactor.
-    pub fn new(tx: Transactor) -> DatabaseKeys {
+    pub fn new(tx: MarketTransactor) -> DatabaseKeys {
         DatabaseKeys { tx }
     }
 }
@@ -62,10 +63,7 @@ impl IdempotencyStore for DatabaseKeys {
     }
 }
 
-async fn claimed(
-    unit: &mut dyn UnitOfWork,
-    claim: &KeptRequest,
-) -> Result<Option<StoredAnswer>, IdempotencyError> {
+async fn claimed(unit: &mut Work, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
     let Some(before) = unit.request_of(&claim.scope).await? else {
         unit.insert_request(claim).await?;
         return Ok(None);

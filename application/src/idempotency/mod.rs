@@ -20,7 +20,7 @@ use handover_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoreError, StoredAnswer,
-    UnitOfWork,
+    Work,
 };
 use crate::transaction::{Attempt, BoxFuture, with_tx};
 use crate::use_cases::UseCaseError;
@@ -179,10 +179,7 @@ pub(crate) async fn with_answer<T, F>(
 where
     T: Send + Sync + 'static,
     for<'a> &'a T: Into<Answered<'a>>,
-    F: for<'u> Fn(&'u mut dyn UnitOfWork, Attempt) -> BoxFuture<'u, Result<T, UseCaseError>>
-        + Send
-        + Sync
-        + 'static,
+    F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError>> + Send + Sync + 'static,
 {
     let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };
     let (within, work) = (ticket.within()?, Arc::new(work));

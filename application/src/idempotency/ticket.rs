@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{AnswerWriter, Answered, Effect};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
-    Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestState, StoreError, StoredAnswer,
-    UnitOfWork,
+    Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestState, StoreError, StoredAnswer, Work,
 };
 use crate::use_cases::UseCaseError;
 
@@ -89,7 +88,7 @@ impl Ticket {
     pub(super) async fn conclude(
         &self,
         within: &Within,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut Work,
         effect: Effect,
         answered: Answered<'_>,
     ) -> Result<(), UseCaseError> {

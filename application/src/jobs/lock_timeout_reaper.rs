@@ -15,7 +15,7 @@ use crate::assets::{Books, Cause, Done, Subject, Wanted};
 use crate::consistency::confirmed_body;
 use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{Changed, OutboxRow, Redrive, StoreError, UnitOfWork};
+use crate::ports::{Changed, OutboxRow, Redrive, StoreError, Work};
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, Announcer, App, CommandContext, Trace, with_tx};
 
@@ -191,7 +191,7 @@ fn is_live(order: &Order) -> bool {
 }
 
 async fn release(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     app: &App,
     seen: &Hold,
     closed: bool,
@@ -218,12 +218,7 @@ async fn release(
 
 /// Publishes the event again that should have ended this lock, if it is not on its way. That there is none, the
 /// consistency repair sees.
-async fn send_again(
-    unit: &mut dyn UnitOfWork,
-    app: &App,
-    order: &Order,
-    seen: &Hold,
-) -> Result<End, UseCaseError> {
+async fn send_again(unit: &mut Work, app: &App, order: &Order, seen: &Hold) -> Result<End, UseCaseError> {
     let aggregate = AggregateRef {
         tenant: order.tenant,
         kind: AggregateType::Order.as_str().to_owned(),

@@ -1,7 +1,7 @@
 //! What the application asks of the world. Every MUST here is a rule of the shared contract suite.
 //!
-//! A store is one trait to begin with and many small ones to work with: a unit of work *is* the repositories,
-//! and a function asks for the one it needs (`&mut dyn OutboxRepo`).
+//! A store is one trait to begin with and many small ones to work with: a unit of the marketplace *is* its repositories
+//! and *has* the outbox, and a function asks for the one it needs (`&mut dyn OrderQueries`).
 
 mod assets;
 mod audit;
@@ -17,6 +17,7 @@ mod idempotency;
 mod ids;
 mod leases;
 mod limits;
+mod market;
 mod notifications;
 mod orders;
 mod outbox;
@@ -54,6 +55,7 @@ pub use idempotency::{
 pub use ids::{IdBlocks, IdKind, IdQueries, IdState};
 pub use leases::{Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
+pub use market::{AsAny, MarketStore, MarketUnit, MarketView, Work};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use outbox::{
@@ -63,4 +65,7 @@ pub use outbox::{
 pub use payments::{PaymentQueries, PaymentRepo};
 pub use products::{ProductQueries, ProductRepo};
 pub use refunds::{RefundQueries, RefundRepo};
-pub use store::{AsAny, Changed, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
+pub(crate) use store::Erased;
+pub use store::{
+    Changed, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, outbox_of,
+};

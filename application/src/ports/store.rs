@@ -1,15 +1,12 @@
 //! The store: where everything that must survive is kept.
 
-use std::any::Any;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::{
-    AssetQueries, AssetRepo, AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, CreditQueries, CreditRepo,
-    DeadLetterQueries, DeadLetterRepo, EffectQueries, EffectRepo, HistoryQueries, HistoryRepo, IdBlocks,
-    IdQueries, LeaseQueries, LeaseRepo, NotificationQueries, NotificationRepo, OrderQueries, OrderRepo,
-    OutboxQueries, OutboxRepo, PaymentQueries, PaymentRepo, ProductQueries, ProductRepo, RefundQueries,
-    RefundRepo, RequestQueries, RequestRepo,
+    AuditQueries, AuditRepo, ConsumeLog, ConsumeQueries, DeadLetterQueries, DeadLetterRepo, HistoryQueries,
+    HistoryRepo, LeaseQueries, LeaseRepo, OutboxQueries, OutboxRepo,
 };
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -71,9 +68,15 @@ pub enum Changed {
     None,
 }
 
-/// Begins units of work and views.
+/// Begins units of work and views. An application names the types of its own once:
+/// `type MarketStore = dyn Store<Unit = dyn MarketUnit, View = dyn MarketView>`.
 #[async_trait]
 pub trait Store: Send + Sync {
+    /// One transaction.
+    type Unit: UnitOfWork + ?Sized + 'static;
+    /// What is read outside of any.
+    type View: View + ?Sized + 'static;
+
     /// Begins a unit of work.
     ///
     /// - What it writes MUST be invisible to others until [`UnitOfWork::commit`] returned `Ok`, then visible whole.
@@ -81,11 +84,14 @@ pub trait Store: Send + Sync {
     ///   transaction.
     /// - It MUST read what is committed at the time of each statement or of its beginning, and its own writes.
     /// - After a statement failed, `commit` MUST NOT report success.
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError>;
+    async fn begin(&self) -> Result<Box<Self::Unit>, StoreError>;
 
     /// A view for reading only. It MUST see every unit committed before this call, and MUST NOT hold up writers.
-    async fn view(&self) -> Result<Box<dyn View>, StoreError>;
+    async fn view(&self) -> Result<Box<Self::View>, StoreError>;
 }
+
+/// A store of whose units the outbox alone is known: what relay, drainer and operations ask for.
+pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
 /// Everything that can be read of the outbox: events, what consumers did with them, dead letters, relays, operators.
 pub trait OutboxView:
@@ -115,52 +121,15 @@ impl<T> OutboxUnit for T where
 {
 }
 
-/// Everything that can be read of the marketplace, and of the outbox.
-pub trait View:
-    ProductQueries
-    + OrderQueries
-    + PaymentQueries
-    + RefundQueries
-    + AssetQueries
-    + EffectQueries
-    + NotificationQueries
-    + CreditQueries
-    + IdQueries
-    + RequestQueries
-    + Send
-{
+/// What is read outside of any transaction.
+pub trait View: Send {
     /// What can be read of the outbox.
     fn outbox_view(&mut self) -> &mut dyn OutboxView;
 }
 
-/// What an adapter finds its own unit again by, behind the port: for what the port does not offer.
-pub trait AsAny {
-    /// The value itself, to be downcast.
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-}
-
-impl<T: Any> AsAny for T {
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
-/// One transaction: the repositories of the marketplace, and the outbox. Dropping it undoes everything.
+/// One transaction: it *has* an outbox, beside whatever else an application keeps in it. Dropping it undoes everything.
 #[async_trait]
-pub trait UnitOfWork:
-    View
-    + ProductRepo
-    + OrderRepo
-    + PaymentRepo
-    + RefundRepo
-    + AssetRepo
-    + EffectRepo
-    + NotificationRepo
-    + CreditRepo
-    + RequestRepo
-    + IdBlocks
-    + AsAny
-{
+pub trait UnitOfWork: View {
     /// The outbox, in this very transaction.
     fn outbox(&mut self) -> &mut dyn OutboxUnit;
 
@@ -169,4 +138,43 @@ pub trait UnitOfWork:
     /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which it may have happened.
     /// A commit that appended events MUST wake the relay of this process (`Wake`).
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
+}
+
+/// Forgets what the units of a store can do beyond the outbox.
+pub fn outbox_of<S: Store + ?Sized + 'static>(store: &Arc<S>) -> Arc<OutboxStore> {
+    Arc::new(Erased(Arc::clone(store)))
+}
+
+/// A store, a unit or a view behind its pointer, which can be made a `dyn` of.
+pub(crate) struct Erased<P>(pub(crate) P);
+
+#[async_trait]
+impl<S: Store + ?Sized> Store for Erased<Arc<S>> {
+    type Unit = dyn UnitOfWork;
+    type View = dyn View;
+
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        Ok(Box::new(Erased(self.0.begin().await?)))
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        Ok(Box::new(Erased(self.0.view().await?)))
+    }
+}
+
+impl<V: View + ?Sized> View for Erased<Box<V>> {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self.0.outbox_view()
+    }
+}
+
+#[async_trait]
+impl<U: UnitOfWork + ?Sized> UnitOfWork for Erased<Box<U>> {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self.0.outbox()
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), StoreError> {
+        self.0.commit().await
+    }
 }

@@ -7,7 +7,7 @@ use handover_domain::{
 use super::{UseCaseError, transition};
 use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
-use crate::ports::UnitOfWork;
+use crate::ports::Work;
 use crate::{Actor, App, CommandContext, Trace};
 
 /// What became of it.
@@ -46,16 +46,13 @@ pub fn command(
 
 impl CloseOverdueOrder {
     /// The same command in the trace of the request that placed the order, if that is known.
-    pub async fn in_trace_of_order(
-        &self,
-        unit: &mut dyn UnitOfWork,
-    ) -> Result<CloseOverdueOrder, UseCaseError> {
+    pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, UseCaseError> {
         let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
         Ok(CloseOverdueOrder { announcer: self.announcer.continuing(trace.as_ref()), ..self.clone() })
     }
 
     /// Runs it within a unit of work; the conditional write is the only proof that it was us.
-    pub async fn run(&self, unit: &mut dyn UnitOfWork) -> Result<Closed, UseCaseError> {
+    pub async fn run(&self, unit: &mut Work) -> Result<Closed, UseCaseError> {
         let order = unit
             .order_by_id(self.tenant, self.order)
             .await?

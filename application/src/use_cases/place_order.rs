@@ -45,7 +45,7 @@ async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Resu
     let announcer = app.announcer(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
     let (tenant, rules) = (context.tenant, app.rules.points);
-    let apart = planted(Mutant::EventOutsideTransaction).then(|| app.tx.clone());
+    let apart = planted(Mutant::EventOutsideTransaction).then(|| app.outbox.tx.clone());
     with_answer(app, context, Effect::Creates, move |unit, attempt| {
         let (announcer, apart) = (announcer.clone(), apart.clone());
         Box::pin(async move {

@@ -12,7 +12,7 @@ use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};
 use crate::ids::{IdTaken, with_own_ids};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{AuditEntry, IdKind, UnitOfWork};
+use crate::ports::{AuditEntry, IdKind, Work};
 use crate::{App, CommandContext, MASK, Role, privacy};
 
 /// What is to be paid back, and why.
@@ -132,14 +132,14 @@ fn audited(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) -> A
 }
 
 /// The payment that paid the order.
-async fn paid_by(unit: &mut dyn UnitOfWork, order: &Order) -> Result<Payment, UseCaseError> {
+async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError> {
     let payments = unit.payments_of(order.tenant, order.id).await?;
     let paying = |payment: &Payment| payment.status == PaymentStatus::Success && !payment.refund_due;
     payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
 }
 
 /// A payment that the order did not need and that no refund has paid back, or is about to.
-async fn owed(unit: &mut dyn UnitOfWork, order: &Order) -> Result<Option<Payment>, UseCaseError> {
+async fn owed(unit: &mut Work, order: &Order) -> Result<Option<Payment>, UseCaseError> {
     if order.status == OrderStatus::Pending {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
 use crate::ids::{IdTaken, with_own_ids};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{IdKind, StoreError, UnitOfWork};
+use crate::ports::{IdKind, StoreError, Work};
 use crate::{App, CommandContext, append, with_tx};
 
 /// A report that carries the gateway's signature.
@@ -85,7 +85,7 @@ pub(super) struct By<'a> {
 }
 
 /// A payment is accepted only when every asset that its order names is locked (spec §2).
-pub(super) async fn assets_are_locked(unit: &mut dyn UnitOfWork, order: &Order) -> Result<(), UseCaseError> {
+pub(super) async fn assets_are_locked(unit: &mut Work, order: &Order) -> Result<(), UseCaseError> {
     if order.status != OrderStatus::Pending || order.assets.is_empty() {
         return Ok(());
     }
@@ -99,7 +99,7 @@ pub(super) async fn assets_are_locked(unit: &mut dyn UnitOfWork, order: &Order) 
 /// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
 /// trace of the request that started the payment, whatever trace the report has.
 pub(super) async fn settle(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     payment: &Payment,
     order: &Order,
     report: &Settlement,

@@ -9,7 +9,7 @@ use tracing::error;
 use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
 use crate::mutants::{Mutant, planted};
-use crate::ports::UnitOfWork;
+use crate::ports::Work;
 use crate::{App, CommandContext, append, with_tx};
 
 /// A report that carries the gateway's signature.
@@ -56,7 +56,7 @@ pub async fn settle_refund(
 /// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
 /// trace of the request that began the refund, whatever trace the report has.
 pub(super) async fn settle(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     refund: &Refund,
     order: &Order,
     result: RefundResult,

@@ -9,13 +9,13 @@ use super::{UseCaseError, one_row};
 use crate::app::Announcer;
 use crate::idempotency::{Effect, with_answer};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{OutboxQueries, OutboxRow, StoreError, UnitOfWork};
+use crate::ports::{OutboxQueries, OutboxRow, StoreError, Work};
 use crate::{Actor, App, CommandContext, Trace, append};
 
 /// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
 /// from the `skip`th on.
 pub(crate) async fn apply(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     order: &Order,
     action: &OrderAction,
     actor: OrderActor,
@@ -52,7 +52,7 @@ pub(crate) async fn apply(
 /// The trace of the request that placed the order, for jobs that go on with the order by themselves; `None` if its event is
 /// not in the outbox.
 pub(crate) async fn trace_of_order(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     tenant: TenantId,
     order: OrderId,
 ) -> Result<Option<Trace>, StoreError> {
@@ -94,7 +94,7 @@ pub(super) async fn by_party(
 }
 
 /// Whether the command was committed by an earlier attempt: then its first event is in the outbox.
-pub(super) async fn happened(unit: &mut dyn UnitOfWork, announcer: &Announcer) -> Result<bool, UseCaseError> {
+pub(super) async fn happened(unit: &mut Work, announcer: &Announcer) -> Result<bool, UseCaseError> {
     let Some(id) = announcer.first_id() else { return Ok(false) };
     Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use handover_application::ports::{
     BuyerCredit, Consumed, ConsumedFilter, CreditChange, DeadLetter, DeadLetterFilter, ListingChange,
-    ListingEntry, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow, ShipmentTask, Store,
-    StoreError, View,
+    ListingEntry, MarketStore, MarketView, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow,
+    ShipmentTask, StoreError,
 };
 use handover_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, TenantId, UserId};
 
@@ -52,7 +52,7 @@ pub(super) struct Books {
 
 impl Books {
     /// Reads everything. An order is found by its users and by its events, so that one without the other shows.
-    pub(super) async fn read(store: &dyn Store, users: &[UserId]) -> Result<Books, StoreError> {
+    pub(super) async fn read(store: &MarketStore, users: &[UserId]) -> Result<Books, StoreError> {
         let mut view = store.view().await?;
         let view = view.as_mut();
         let mut books = Books {
@@ -101,7 +101,7 @@ fn is_last<T>(page: &[T]) -> bool {
     page.len() < PAGE as usize
 }
 
-async fn events(view: &mut dyn View) -> Result<Vec<OutboxRow>, StoreError> {
+async fn events(view: &mut dyn MarketView) -> Result<Vec<OutboxRow>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
         let page = view.outbox_view().outbox_page(&OutboxFilter::default(), before, PAGE).await?;
@@ -115,7 +115,7 @@ async fn events(view: &mut dyn View) -> Result<Vec<OutboxRow>, StoreError> {
     }
 }
 
-async fn consumed(view: &mut dyn View) -> Result<Vec<Consumed>, StoreError> {
+async fn consumed(view: &mut dyn MarketView) -> Result<Vec<Consumed>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
         let page = view.outbox_view().consumed_page(&ConsumedFilter::default(), before, PAGE).await?;
@@ -128,7 +128,7 @@ async fn consumed(view: &mut dyn View) -> Result<Vec<Consumed>, StoreError> {
     }
 }
 
-async fn dead_letters(view: &mut dyn View) -> Result<Vec<DeadLetter>, StoreError> {
+async fn dead_letters(view: &mut dyn MarketView) -> Result<Vec<DeadLetter>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
         let page = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), before, PAGE).await?;
@@ -141,7 +141,7 @@ async fn dead_letters(view: &mut dyn View) -> Result<Vec<DeadLetter>, StoreError
     }
 }
 
-async fn products(view: &mut dyn View) -> Result<BTreeMap<ProductId, Product>, StoreError> {
+async fn products(view: &mut dyn MarketView) -> Result<BTreeMap<ProductId, Product>, StoreError> {
     let (mut all, mut before) = (BTreeMap::new(), None);
     loop {
         let page = view.products_page(TENANT, None, before, PAGE).await?;
@@ -154,7 +154,7 @@ async fn products(view: &mut dyn View) -> Result<BTreeMap<ProductId, Product>, S
     }
 }
 
-async fn orders(view: &mut dyn View, buyer: UserId) -> Result<Vec<Order>, StoreError> {
+async fn orders(view: &mut dyn MarketView, buyer: UserId) -> Result<Vec<Order>, StoreError> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
         let page = view.orders_page(TENANT, buyer, OrderSide::Buyer, None, before, PAGE).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_application::App;
-use handover_application::ports::{Clock, Store, StoreError};
+use handover_application::ports::{Clock, MarketStore, StoreError};
 use handover_system::SystemClock;
 
 use super::OUTAGE;
@@ -22,7 +22,7 @@ pub(super) struct Day<'a> {
     /// The service, for reading its state; the people of the market use the API.
     pub(super) app: &'a App,
     /// The database, through readers of its own.
-    pub(super) store: &'a dyn Store,
+    pub(super) store: &'a MarketStore,
     /// What befalls messages.
     pub(super) mishaps: &'a Mishaps,
     /// The people.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_application::App;
-use handover_application::ports::{Clock, Store, StoreError};
+use handover_application::ports::{Clock, MarketStore, StoreError};
 use handover_domain::ConsumeStatus;
 use handover_system::SystemClock;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ struct Sight {
 pub(super) async fn wait(
     until: Until,
     app: &App,
-    store: &dyn Store,
+    store: &MarketStore,
     progress: &Progress,
 ) -> Result<(), StoreError> {
     let mut before: Option<Sight> = None;
@@ -57,7 +57,7 @@ pub(super) async fn wait(
     }
 }
 
-async fn look(until: Until, app: &App, store: &dyn Store) -> Result<Sight, StoreError> {
+async fn look(until: Until, app: &App, store: &MarketStore) -> Result<Sight, StoreError> {
     let mut sight = Sight { open: Vec::new(), done: 0 };
     let mut open = |count: u64, what: &str| {
         if count > 0 {

@@ -11,7 +11,7 @@ mod schema;
 use std::sync::Arc;
 
 use handover_application::ports::{Broker, Clock, Gateway};
-use handover_application::{App, Tasks, Transactor, TxPolicy};
+use handover_application::{App, MarketTransactor, Tasks, Transactor, TxPolicy};
 use handover_sql::SqlStore;
 use handover_system::OsChance;
 
@@ -61,7 +61,7 @@ pub(crate) async fn application(
     Ok(app.with_gateway(gateway))
 }
 
-fn transactor(store: &SqlStore, clock: &Arc<dyn Clock>) -> Result<Transactor, Failure> {
+fn transactor(store: &SqlStore, clock: &Arc<dyn Clock>) -> Result<MarketTransactor, Failure> {
     Ok(Transactor {
         store: Arc::new(store.clone()),
         tasks: Tasks::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_application::{App, Transactor};
+use handover_application::{App, MarketTransactor};
 use handover_redis::{Link, RedisKeys, Use};
 
 use crate::config::RedisConfig;
@@ -12,7 +12,7 @@ pub(crate) struct Redis(Option<(Arc<Link>, Vec<Use>)>);
 
 impl Redis {
     /// Connects as soon as Redis is there, and again whenever it was away.
-    pub(crate) fn keep(config: Option<&RedisConfig>, tx: &Transactor) -> Redis {
+    pub(crate) fn keep(config: Option<&RedisConfig>, tx: &MarketTransactor) -> Redis {
         Redis(config.map(|config| {
             let clock = Arc::clone(&tx.clock);
             let link = Link::keep(config.settings.clone(), config.uses.clone(), clock, &tx.tasks);

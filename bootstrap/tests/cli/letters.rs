@@ -77,7 +77,7 @@ async fn dead(world: &World, id: &str) {
 }
 
 /// The order is shipped, as its event says; nothing else announces it.
-async fn ship(unit: &mut dyn UnitOfWork, order: Order) {
+async fn ship(unit: &mut Work, order: Order) {
     if order.status != OrderStatus::Pending {
         return;
     }

@@ -19,7 +19,7 @@ impl World {
     }
 
     /// Does this in a unit of work.
-    pub(crate) async fn change(&self, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
+    pub(crate) async fn change(&self, work: impl AsyncFnOnce(&mut Work)) {
         change(&self.path("handover.db"), work).await;
     }
 
@@ -46,7 +46,7 @@ async fn open(database: &Path) -> SqlStore {
 }
 
 /// Does this in a unit of work on the database in that file.
-pub(crate) async fn change(database: &Path, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
+pub(crate) async fn change(database: &Path, work: impl AsyncFnOnce(&mut Work)) {
     let store = open(database).await;
     let mut unit = store.begin().await.unwrap();
     work(unit.as_mut()).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{NewEvent, UnitOfWork};
+use handover_application::ports::{NewEvent, Work};
 use handover_application::{Actor, App, CommandContext, Trace, with_tx};
 use handover_domain::{
     AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
@@ -72,7 +72,7 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
             orders.clear();
         }
         let written = Arc::new((orders, rows));
-        with_tx(&app.tx, move |unit: &mut dyn UnitOfWork, _| {
+        with_tx(&app.tx, move |unit: &mut Work, _| {
             let written = Arc::clone(&written);
             Box::pin(async move {
                 let (orders, rows) = written.as_ref();

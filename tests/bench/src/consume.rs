@@ -60,10 +60,10 @@ async fn consume(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchErr
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, None);
     let handler = Arc::new(Fulfillment::new(app.clone()));
-    let subscriber = Subscriber { queue: FULFILLMENT_QUEUE, handler };
+    let bound = Subscriber { queue: FULFILLMENT_QUEUE, handler }.bind(&app.tx.store);
     let settings = ConsumerSettings { prefetch: plan.prefetch, ..fixture.config.settings.consumer.clone() };
     fixture.statements.reset();
-    let consumer = Consumer::new(app.outbox.clone(), subscriber, Arc::new(settings));
+    let consumer = Consumer::new(app.outbox.clone(), bound, Arc::new(settings));
     let consumer = app.tx.tasks.spawn(consumer.run());
     recorder.wait_for_acks(u64::from(plan.events)).await;
     let finished = Instant::now();

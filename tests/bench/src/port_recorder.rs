@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, Requeue, Store,
-    StoreError, Subscription, UnitOfWork, View,
+    Broker, BrokerError, Delivery, DeliveryTag, MarketStore, MarketView, Outgoing, PublishOutcome,
+    QueueDepth, Requeue, Store, StoreError, Subscription, Work,
 };
 use handover_application::topology::Topology;
 use tokio::sync::Notify;
@@ -98,7 +98,7 @@ impl PortRecorder {
         lock(&self.0.event_times).clone()
     }
 
-    pub(crate) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    pub(crate) fn store(&self, store: Arc<MarketStore>) -> Arc<MarketStore> {
         Arc::new(RecordedStore { inner: store, recorder: self.clone() })
     }
 
@@ -131,17 +131,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct RecordedStore {
-    inner: Arc<dyn Store>,
+    inner: Arc<MarketStore>,
     recorder: PortRecorder,
 }
 
 #[async_trait]
 impl Store for RecordedStore {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.inner.begin().await
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.recorder.0.first_view.get_or_init(Instant::now);
         self.inner.view().await
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_application::ports::{Broker, Changed, Store, StoreError, UnitOfWork};
+use handover_application::ports::{Broker, Changed, Store, StoreError, Work};
 use handover_application::queues;
 use handover_contract::samples::{event, later, order, order_moved_to, outgoing};
 use handover_contract::{PATIENCE, within};
@@ -32,7 +32,7 @@ async fn two_orders(fixture: &Fixture) -> [Order; 2] {
     orders
 }
 
-async fn pay(unit: &mut dyn UnitOfWork, order: &Order) -> Result<Changed, StoreError> {
+async fn pay(unit: &mut Work, order: &Order) -> Result<Changed, StoreError> {
     unit.advance_order(&order_moved_to(order, OrderStatus::Paid, later(1))).await
 }
 

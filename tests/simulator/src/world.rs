@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handover_application::consumers::standard;
 use handover_application::idempotency::RequestSettings;
-use handover_application::ports::{Clock, Store};
+use handover_application::ports::{Clock, MarketStore};
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
 use handover_domain::{Money, Title};
@@ -143,7 +143,7 @@ impl World {
             consumers: Arc::clone(&self.consumers),
             killed: Arc::clone(killed),
         };
-        let inner: Arc<dyn Store> = Arc::new(self.store.for_process(wake.clone()));
+        let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
         let clock = self.clocks.get(slot).expect("a clock for each slot");
         let tx = Transactor {
             store: Arc::new(FaultyStore { inner, process: process.clone(), flavour: self.setting.flavour }),

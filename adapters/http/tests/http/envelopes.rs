@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use handover_application::Role;
-use handover_application::ports::{OnFailed, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{MarketStore, MarketView, OnFailed, Store, StoreError, Work};
 use handover_http::{Limits, Problem, Readiness};
 use hyper::body::Frame;
 
@@ -118,17 +118,20 @@ async fn the_outcome_of_a_route_that_hangs_is_unknown() {
 }
 
 /// A store that takes 20 s to begin a unit of work.
-struct SlowStore(Arc<dyn Store>);
+struct SlowStore(Arc<MarketStore>);
 
 #[async_trait]
 impl Store for SlowStore {
+    type Unit = Work;
+    type View = dyn MarketView;
+
     #[allow(clippy::disallowed_methods, reason = "a slow store, on paused time")]
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         tokio::time::sleep(Duration::from_secs(20)).await;
         self.0.begin().await
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.0.view().await
     }
 }

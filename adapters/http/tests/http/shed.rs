@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use handover_application::Wake;
-use handover_application::ports::{Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{MarketStore, MarketView, Store, StoreError, Work};
 use handover_http::{Limits, WebOrigin};
 use handover_memory::{MemoryStore, VirtualClock};
 use hyper::body::Frame;
@@ -31,11 +31,14 @@ struct Gated {
 
 #[async_trait]
 impl Store for Gated {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.inner.begin().await
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         drop(self.gate.acquire().await);
         self.inner.view().await
     }
@@ -49,7 +52,7 @@ pub(crate) async fn gated(concurrent_requests: u32) -> (World, Arc<Semaphore>) {
     (world(concurrent_requests, Some(Arc::new(store))).await, gate)
 }
 
-async fn world(concurrent_requests: u32, store: Option<Arc<dyn Store>>) -> World {
+async fn world(concurrent_requests: u32, store: Option<Arc<MarketStore>>) -> World {
     let cors_origins = vec![WebOrigin::parse(SHOP).unwrap()];
     let limits = Limits { concurrent_requests, cors_origins, ..Limits::default() };
     World::with(Setup { limits, store, ..Setup::default() }).await

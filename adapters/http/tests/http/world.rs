@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{
-    Bucket, IdempotencyStore, LimitKey, OnFailed, RateLimiter, Store, StoreError, Taken, UnitOfWork, View,
+    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, OnFailed, RateLimiter, Store, StoreError,
+    Taken, Work,
 };
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
 use handover_domain::{PointsRules, TenantId, UserId};
@@ -46,7 +47,7 @@ pub(crate) struct Setup {
     /// None: everybody may ask as often as they like.
     pub(crate) admission: Option<Admission>,
     pub(crate) readiness: Box<dyn Readiness>,
-    pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) store: Option<Arc<MarketStore>>,
     /// None: in the store.
     pub(crate) keys: Option<Arc<dyn IdempotencyStore>>,
     pub(crate) on_failed: OnFailed,
@@ -260,11 +261,14 @@ pub(crate) struct Broken(pub(crate) fn() -> StoreError);
 
 #[async_trait]
 impl Store for Broken {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         Err((self.0)())
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         Err((self.0)())
     }
 }

@@ -36,7 +36,7 @@ use crate::turn::yield_now;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Clock, OutboxRow, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Clock, MarketView, OutboxRow, Store, StoreError, Work};
 use handover_domain::{Asset, EventId, OrderId, OutboxStatus, TenantId};
 
 use crate::clock::moved;
@@ -131,12 +131,15 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         yield_now().await;
         Ok(Box::new(self.unit()))
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         yield_now().await;
         // A unit that writes nothing locks nothing.
         Ok(Box::new(self.unit()))

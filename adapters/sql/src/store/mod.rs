@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_application::Wake;
-use handover_application::ports::{Clock, DueQuery, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Clock, DueQuery, MarketView, Store, StoreError, Work};
 use handover_domain::{OrderId, UserId};
 use tokio::time::Instant;
 
@@ -212,11 +212,14 @@ impl SqlStore {
 
 #[async_trait]
 impl Store for SqlStore {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         Ok(Box::new(self.transaction().await?))
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         Ok(Box::new(self.reading().await?))
     }
 }

@@ -10,7 +10,7 @@ use super::facts::{Orders, applied_twice, body_of, untaken};
 use crate::assets::{Books, Cause, Done, Subject, Wanted};
 use crate::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError};
 use crate::mutants::{Mutant, planted};
-use crate::ports::UnitOfWork;
+use crate::ports::Work;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, App, CommandContext};
 
@@ -132,7 +132,7 @@ impl AssetKeeper {
 
     async fn apply_one(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut Work,
         books: &mut Books,
         asked: &Asked<'_>,
     ) -> Result<Applied, HandlerError> {
@@ -188,7 +188,7 @@ impl AssetKeeper {
     }
 
     /// Whether what this order earned was taken back before it was earned.
-    async fn was_unearned(&self, unit: &mut dyn UnitOfWork, order: &Order) -> Result<bool, HandlerError> {
+    async fn was_unearned(&self, unit: &mut Work, order: &Order) -> Result<bool, HandlerError> {
         if order.status != OrderStatus::Refunded {
             return Ok(false);
         }
@@ -200,7 +200,7 @@ impl AssetKeeper {
     /// The lock is refused for good: the order is closed, and its other assets are released by that event.
     async fn cancel(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut Work,
         asked: &Asked<'_>,
         order: &Order,
     ) -> Result<String, HandlerError> {
@@ -283,7 +283,7 @@ impl Outcome<'_> {
 }
 
 #[async_trait]
-impl Handler for AssetKeeper {
+impl Handler<Work> for AssetKeeper {
     fn name(&self) -> &'static str {
         self.asset.as_str()
     }
@@ -299,7 +299,7 @@ impl Handler for AssetKeeper {
         }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
         let asked = events.iter().map(|event| self.asked(event, &orders)).collect::<Result<Vec<_>, _>>()?;
         let mut wanted = Wanted::default();

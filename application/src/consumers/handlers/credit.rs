@@ -6,7 +6,7 @@ use handover_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus}
 use super::facts::{Facts, Orders, body_of, untaken};
 use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError};
-use crate::ports::{CreditChange, EffectKind, UnitOfWork};
+use crate::ports::{CreditChange, EffectKind, Work};
 
 /// Counts completed and cancelled orders for their buyers.
 ///
@@ -55,7 +55,7 @@ fn step<'b>(
 }
 
 #[async_trait]
-impl Handler for Credit {
+impl Handler<Work> for Credit {
     fn name(&self) -> &'static str {
         "buyer-credit"
     }
@@ -64,7 +64,7 @@ impl Handler for Credit {
         const { &[EventType::OrderCancelled.as_str(), EventType::OrderStatusChanged.as_str()] }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
         let orders = Orders::read(unit, events).await?;
         let mut facts = Facts::read(unit, EffectKind::CreditChange, events).await?;

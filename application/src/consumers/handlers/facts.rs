@@ -9,7 +9,7 @@ use handover_domain::{AggregateType, EnvelopeError, EventBody, EventId, Order, O
 
 use crate::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{EffectKind, UnitOfWork};
+use crate::ports::{EffectKind, Work};
 
 /// What an event says. Of a type that is not the marketplace's, or without the fields of its type, it is unrecoverable.
 pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
@@ -50,7 +50,7 @@ pub(super) fn stale(order: &Order) -> Applied {
 pub(super) struct Orders(BTreeMap<(TenantId, OrderId), Order>);
 
 impl Orders {
-    pub(super) async fn read(unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Orders, HandlerError> {
+    pub(super) async fn read(unit: &mut Work, events: &[Event]) -> Result<Orders, HandlerError> {
         let mut orders = BTreeMap::new();
         for (tenant, ids) in by_tenant(events) {
             for order in unit.orders_by_id(tenant, &ids).await? {
@@ -97,7 +97,7 @@ pub(super) enum FactState {
 
 impl Facts {
     pub(super) async fn read(
-        unit: &mut dyn UnitOfWork,
+        unit: &mut Work,
         kind: EffectKind,
         events: &[Event],
     ) -> Result<Facts, HandlerError> {

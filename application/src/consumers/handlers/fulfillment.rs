@@ -6,7 +6,7 @@ use handover_domain::{EventBody, EventType, OrderStatus};
 use super::facts::{Facts, Orders, body_of, stale, untaken};
 use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError};
-use crate::ports::{EffectKind, NewShipmentTask, SHIPMENT, UnitOfWork};
+use crate::ports::{EffectKind, NewShipmentTask, SHIPMENT, Work};
 
 /// Opens shipment tasks: one per order.
 ///
@@ -24,7 +24,7 @@ impl Fulfillment {
 }
 
 #[async_trait]
-impl Handler for Fulfillment {
+impl Handler<Work> for Fulfillment {
     fn name(&self) -> &'static str {
         "fulfillment"
     }
@@ -33,7 +33,7 @@ impl Handler for Fulfillment {
         const { &[EventType::OrderPaid.as_str()] }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
         let orders = Orders::read(unit, events).await?;
         let mut facts = Facts::read(unit, EffectKind::Shipment, events).await?;

@@ -6,7 +6,7 @@ use handover_domain::{EventBody, EventType, OrderFacts, ProductId};
 use super::facts::{Facts, Orders, body_of, stale, untaken};
 use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError};
-use crate::ports::{EffectKind, ListingChange, ListingChangeKind, UnitOfWork};
+use crate::ports::{EffectKind, ListingChange, ListingChangeKind, Work};
 
 /// Keeps the listing projection.
 ///
@@ -53,7 +53,7 @@ impl Inventory {
 }
 
 #[async_trait]
-impl Handler for Inventory {
+impl Handler<Work> for Inventory {
     fn name(&self) -> &'static str {
         "inventory"
     }
@@ -68,7 +68,7 @@ impl Handler for Inventory {
         }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
         let mut facts = Facts::read(unit, EffectKind::ListingChange, events).await?;
         let mut changes = Vec::with_capacity(events.len());

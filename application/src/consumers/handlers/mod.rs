@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::Subscriber;
 use crate::App;
+use crate::ports::Work;
 use crate::queues::{
     COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
     TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
@@ -27,7 +28,7 @@ pub use status_sync::StatusSync;
 pub use webhooks::Webhooks;
 
 /// The consumers of the service, with their queues (spec §3 "Topology").
-pub fn standard(app: &App) -> Vec<Subscriber> {
+pub fn standard(app: &App) -> Vec<Subscriber<Work>> {
     vec![
         Subscriber { queue: INVENTORY_QUEUE, handler: Arc::new(Inventory::new(app.clone())) },
         Subscriber { queue: FULFILLMENT_QUEUE, handler: Arc::new(Fulfillment::new(app.clone())) },

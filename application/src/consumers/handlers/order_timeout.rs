@@ -9,7 +9,7 @@ use handover_domain::{EventBody, EventType};
 use super::facts::{body_of, untaken};
 use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError};
-use crate::ports::UnitOfWork;
+use crate::ports::Work;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 
 /// Closes overdue orders.
@@ -27,7 +27,7 @@ impl TimeoutCloser {
 }
 
 #[async_trait]
-impl Handler for TimeoutCloser {
+impl Handler<Work> for TimeoutCloser {
     fn name(&self) -> &'static str {
         "order-timeout"
     }
@@ -40,7 +40,7 @@ impl Handler for TimeoutCloser {
         self.app.rules.pending_timeout
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
             let EventBody::OrderTimeout(timeout) = body_of(event)? else { return Err(untaken(event)) };

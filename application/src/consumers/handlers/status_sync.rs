@@ -7,7 +7,7 @@ use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body
 use crate::App;
 use crate::consumers::{Applied, Event, Handler, HandlerError};
 use crate::mutants::{Mutant, planted};
-use crate::ports::{EffectKind, Notification, OrderSide, UnitOfWork, notified_of};
+use crate::ports::{EffectKind, Notification, OrderSide, Work, notified_of};
 
 /// Writes notifications: two per transition.
 ///
@@ -25,7 +25,7 @@ impl StatusSync {
 }
 
 #[async_trait]
-impl Handler for StatusSync {
+impl Handler<Work> for StatusSync {
     fn name(&self) -> &'static str {
         "status-sync"
     }
@@ -34,7 +34,7 @@ impl Handler for StatusSync {
         const { &[EventType::OrderStatusChanged.as_str()] }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let at = self.app.now();
         let orders = Orders::read(unit, events).await?;
         let mut facts = Facts::read(unit, EffectKind::Notification, events).await?;

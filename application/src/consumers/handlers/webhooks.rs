@@ -6,7 +6,7 @@ use handover_domain::EventType;
 
 use super::facts::{Orders, body_of, is_about_order};
 use crate::consumers::{Applied, Event, Handler, HandlerError};
-use crate::ports::UnitOfWork;
+use crate::ports::Work;
 
 /// Finds the subscriptions of an event.
 ///
@@ -14,7 +14,7 @@ use crate::ports::UnitOfWork;
 pub struct Webhooks;
 
 #[async_trait]
-impl Handler for Webhooks {
+impl Handler<Work> for Webhooks {
     fn name(&self) -> &'static str {
         "webhooks"
     }
@@ -36,7 +36,7 @@ impl Handler for Webhooks {
         }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
         for event in events {
             let body = body_of(event)?;

@@ -11,7 +11,7 @@ use handover_domain::{
 use super::{Action, Operator, Reason, asked, found_done};
 use crate::idempotency::{Effect, with_answer};
 use crate::ids::{IdTaken, require_free, with_own_ids};
-use crate::ports::{AuditEntry, IdKind, StoreError, UnitOfWork};
+use crate::ports::{AuditEntry, IdKind, StoreError, Work};
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role};
 
@@ -178,7 +178,7 @@ async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Res
 }
 
 async fn issued_before(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     tenant: TenantId,
     before: &AssetOperation,
     command: &IssueCoupon,

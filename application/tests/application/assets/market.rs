@@ -204,13 +204,17 @@ impl Market {
         totals.into_iter().find(|total| total.account == account).map_or(0, |total| total.total)
     }
 
-    pub(crate) fn keeper(&self, asset: Asset) -> Subscriber {
+    pub(crate) fn keeper(&self, asset: Asset) -> Subscriber<Work> {
         let name = asset.as_str();
         standard(self.app()).into_iter().find(|it| it.handler.name() == name).unwrap()
     }
 
     /// Hands events to a consumer's handler as they come, each in a unit of its own, without the gate.
-    pub(crate) async fn hand(&self, handler: &Arc<dyn Handler>, row: &OutboxRow) -> Result<String, String> {
+    pub(crate) async fn hand(
+        &self,
+        handler: &Arc<dyn Handler<Work>>,
+        row: &OutboxRow,
+    ) -> Result<String, String> {
         let mut unit = self.world.store.begin().await.unwrap();
         let event = Event::of(row).unwrap();
         let applied = handler.apply(unit.as_mut(), &[event]).await.map_err(|error| error.to_string())?;

@@ -72,12 +72,16 @@ fn a_relays_window_is_settled_whole_or_not_at_all_and_nothing_is_lost() {
     });
 }
 
-fn fulfillment(app: &App) -> Subscriber {
+fn fulfillment(app: &App) -> Subscriber<Work> {
     standard(app).into_iter().find(|it| it.queue == FULFILLMENT_QUEUE).unwrap()
 }
 
 fn consumer(app: &App) -> Consumer {
-    Consumer::new(app.outbox.clone(), fulfillment(app), Arc::new(ConsumerSettings::default()))
+    Consumer::new(
+        app.outbox.clone(),
+        fulfillment(app).bind(&app.tx.store),
+        Arc::new(ConsumerSettings::default()),
+    )
 }
 
 /// A paid order whose ORDER_PAID is in the consumer's queue, and its event.

@@ -62,7 +62,7 @@ async fn cut_once<T>(
     complete
 }
 
-async fn unit(app: &App, work: impl AsyncFnOnce(&mut dyn UnitOfWork)) {
+async fn unit(app: &App, work: impl AsyncFnOnce(&mut Work)) {
     let mut unit = app.tx.store.begin().await.unwrap();
     work(unit.as_mut()).await;
     unit.commit().await.unwrap();

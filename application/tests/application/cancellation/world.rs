@@ -42,7 +42,7 @@ impl World {
         &self.0.broker
     }
 
-    pub(crate) async fn view(&self) -> Box<dyn View> {
+    pub(crate) async fn view(&self) -> Box<dyn MarketView> {
         self.0.view().await
     }
 

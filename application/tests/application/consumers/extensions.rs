@@ -23,7 +23,7 @@ struct Lent {
 }
 
 #[async_trait]
-impl Handler for Loans {
+impl Handler<Work> for Loans {
     fn name(&self) -> &'static str {
         "loans"
     }
@@ -32,7 +32,7 @@ impl Handler for Loans {
         &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"]
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         for event in events {
             let lent: Lent = event.payload()?;
             UserId::try_from(lent.reader).map_err(|_| HandlerError::Unrecoverable("who?".into()))?;

@@ -24,12 +24,12 @@ async fn cancelled(world: &World, process: &Process, buyer: i64) -> String {
     id
 }
 
-fn credit_of(process: &Process) -> Subscriber {
+fn credit_of(process: &Process) -> Subscriber<Work> {
     standard(&process.app).into_iter().find(|it| it.handler.name() == CREDIT).unwrap()
 }
 
 /// Somebody else's transaction that has locked the row of [`BUYER`].
-async fn holder(world: &World) -> Box<dyn UnitOfWork> {
+async fn holder(world: &World) -> Box<Work> {
     let mut holder = world.store.begin().await.unwrap();
     let change = CreditChange {
         tenant: TENANT,

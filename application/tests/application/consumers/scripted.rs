@@ -55,8 +55,8 @@ impl Scripted {
         Arc::new(Scripted { script: Box::new(script), calls: Mutex::default(), clock })
     }
 
-    pub(crate) fn subscriber(self: &Arc<Self>) -> Subscriber {
-        Subscriber { queue: QUEUE, handler: Arc::clone(self) as Arc<dyn Handler> }
+    pub(crate) fn subscriber(self: &Arc<Self>) -> Subscriber<Work> {
+        Subscriber { queue: QUEUE, handler: Arc::clone(self) as Arc<dyn Handler<Work>> }
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
@@ -75,7 +75,7 @@ impl Scripted {
 }
 
 #[async_trait]
-impl Handler for Scripted {
+impl Handler<Work> for Scripted {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -84,7 +84,7 @@ impl Handler for Scripted {
         const { &[EventType::OrderStatusChanged.as_str()] }
     }
 
-    async fn apply(&self, unit: &mut dyn UnitOfWork, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let ids: Vec<String> = events.iter().map(|event| event.row.event_id.to_string()).collect();
         let before = self.times(&ids[0]).len();
         self.locked().push(Call { at: self.clock.now(), events: ids.clone() });
@@ -109,7 +109,7 @@ impl Handler for Scripted {
 
 /// A shipment task of an order of its own for each event, as the key of tasks allows one per order.
 pub(crate) async fn leave_effect(
-    unit: &mut dyn UnitOfWork,
+    unit: &mut Work,
     event: &Event,
     at: DateTime<Utc>,
 ) -> Result<(), StoreError> {

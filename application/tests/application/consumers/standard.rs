@@ -98,7 +98,7 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
         }
     }
     let mut view = world.view().await;
-    let kinds = async |view: &mut dyn View, order: &Order| -> Vec<ListingChangeKind> {
+    let kinds = async |view: &mut dyn MarketView, order: &Order| -> Vec<ListingChangeKind> {
         let changes = view.listing_changes(TENANT, order.id).await.unwrap();
         changes.iter().map(|change| change.kind).collect()
     };

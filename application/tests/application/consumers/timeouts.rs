@@ -13,7 +13,7 @@ use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, mi
 const CLOSER: &str = "order-timeout";
 const DEADLINE: std::time::Duration = secs(15 * 60);
 
-fn closer(process: &Process) -> Subscriber {
+fn closer(process: &Process) -> Subscriber<Work> {
     standard(&process.app).into_iter().find(|it| it.handler.name() == CLOSER).unwrap()
 }
 

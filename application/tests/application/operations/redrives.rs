@@ -194,13 +194,16 @@ async fn of_two_at_once_each_row_is_moved_by_one() {
 
 /// The store, but that something else happens before the first unit begins.
 struct Interposed {
-    inner: Arc<dyn Store>,
+    inner: Arc<OutboxStore>,
     world: Arc<World>,
     is_done: AtomicBool,
 }
 
 #[async_trait]
 impl Store for Interposed {
+    type Unit = dyn UnitOfWork;
+    type View = dyn View;
+
     async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
         if !self.is_done.swap(true, Ordering::SeqCst) {
             let mut unit = self.world.store.begin().await?;
@@ -221,7 +224,7 @@ impl Store for Interposed {
 async fn a_row_that_somebody_moved_meanwhile_is_skipped() {
     let (world, process) = failed().await;
     let world = Arc::new(world);
-    let inner = Arc::clone(&process.app.tx.store);
+    let inner = Arc::clone(&process.app.outbox.tx.store);
     let store = Interposed { inner, world: Arc::clone(&world), is_done: AtomicBool::new(false) };
     let mut app = process.app.clone();
     app.outbox.tx.store = Arc::new(store);

@@ -82,31 +82,34 @@ impl StoreFaults {
 }
 
 pub(crate) struct FaultyStore {
-    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) inner: Arc<MarketStore>,
     pub(crate) faults: StoreFaults,
 }
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.faults.check()?;
         self.faults.switches().begun += 1;
         Ok(Box::new(FaultyUnit { inner: self.inner.begin().await?, faults: self.faults.clone() }))
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.faults.check()?;
         self.inner.view().await
     }
 }
 
 struct FaultyUnit {
-    inner: Box<dyn UnitOfWork>,
+    inner: Box<Work>,
     faults: StoreFaults,
 }
 
 impl FaultyUnit {
-    fn inner(&mut self) -> &mut dyn UnitOfWork {
+    fn inner(&mut self) -> &mut Work {
         self.inner.as_mut()
     }
 

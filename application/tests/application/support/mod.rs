@@ -93,7 +93,7 @@ impl World {
     /// A process whose way to the broker is this one.
     pub(crate) fn process_on(&self, broker: Arc<dyn Broker>) -> Process {
         let (wake, faults) = (Wake::default(), StoreFaults::default());
-        let inner: Arc<dyn Store> = Arc::new(self.store.for_process(wake.clone()));
+        let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
         let tx = Transactor {
             store: Arc::new(FaultyStore { inner, faults: faults.clone() }),
             tasks: Tasks::default(),
@@ -106,7 +106,7 @@ impl World {
         Process { app: App::new(tx, broker, rules), wake, faults }
     }
 
-    pub(crate) async fn view(&self) -> Box<dyn View> {
+    pub(crate) async fn view(&self) -> Box<dyn MarketView> {
         self.store.view().await.unwrap()
     }
 
@@ -220,14 +220,16 @@ impl Process {
     }
 
     /// Starts a consumer and waits until it takes events.
-    pub(crate) async fn start_consumer(&self, subscriber: &Subscriber, settings: ConsumerSettings) {
-        let consumer = Consumer::new(self.app.outbox.clone(), subscriber.clone(), Arc::new(settings));
+    pub(crate) async fn start_consumer(&self, subscriber: &Subscriber<Work>, settings: ConsumerSettings) {
+        let consumer =
+            Consumer::new(self.app.outbox.clone(), subscriber.bind(&self.app.tx.store), Arc::new(settings));
         drop(self.app.tx.tasks.spawn(consumer.run()));
         pass(millis(1)).await;
     }
 
-    pub(crate) fn start_drainer(&self, subscribers: &[Subscriber]) {
-        let drainer = DeadLetterDrainer::new(self.app.outbox.clone(), subscribers, &Arc::default());
+    pub(crate) fn start_drainer(&self, subscribers: &[Subscriber<Work>]) {
+        let bound: Vec<_> = subscribers.iter().map(|it| it.bind(&self.app.tx.store)).collect();
+        let drainer = DeadLetterDrainer::new(self.app.outbox.clone(), &bound, &Arc::default());
         drop(self.app.tx.tasks.spawn(drainer.run()));
     }
 

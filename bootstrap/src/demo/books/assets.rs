@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::{AccountTotal, StoreError, View};
+use handover_application::ports::{AccountTotal, MarketView, StoreError};
 use handover_domain::{
     Account, Asset, AssetOperation, Balance, Coupon, Hold, OrderId, Purse, Refund, UserId,
 };
@@ -31,7 +31,7 @@ pub(in super::super) struct Assets {
 impl Assets {
     /// Reads what is kept by order and by user.
     pub(super) async fn read(
-        view: &mut dyn View,
+        view: &mut dyn MarketView,
         users: &[UserId],
         orders: &BTreeSet<OrderId>,
     ) -> Result<Assets, StoreError> {
@@ -51,7 +51,7 @@ impl Assets {
         Ok(assets)
     }
 
-    async fn read_coupons(&mut self, view: &mut dyn View, user: UserId) -> Result<(), StoreError> {
+    async fn read_coupons(&mut self, view: &mut dyn MarketView, user: UserId) -> Result<(), StoreError> {
         let mut before = None;
         loop {
             let page = view.coupons_page(TENANT, user, before, PAGE).await?;
@@ -66,7 +66,7 @@ impl Assets {
 
     async fn read_entries(
         &mut self,
-        view: &mut dyn View,
+        view: &mut dyn MarketView,
         user: UserId,
         purse: Purse,
     ) -> Result<(), StoreError> {

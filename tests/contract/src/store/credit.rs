@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{BuyerCredit, CreditChange, Store, StoreError};
+use handover_application::ports::{BuyerCredit, CreditChange, MarketStore, StoreError};
 use handover_domain::{CreditCounts, CreditStep, TenantId};
 use tokio::sync::Barrier;
 
@@ -119,7 +119,7 @@ pub async fn credit_is_one_tenants(rig: &dyn StoreRig) {
 /// Units that count for one buyer at the same time lose nothing: neither where the buyer has a row, nor at its first.
 pub async fn of_units_that_count_for_one_buyer_none_is_lost(rig: &dyn StoreRig) {
     const UNITS: u32 = 8;
-    async fn attempt(store: &dyn Store, change: &CreditChange) -> Result<(), StoreError> {
+    async fn attempt(store: &MarketStore, change: &CreditChange) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;
         unit.change_credit(std::slice::from_ref(change)).await?;
         unit.commit().await

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use handover_application::ports::{
-    EffectKind, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, Notification, OrderSide,
-    Store, StoreError,
+    EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
+    OrderSide, StoreError,
 };
 use handover_domain::{CreditStep, TenantId};
 use tokio::sync::Barrier;
@@ -234,7 +234,7 @@ pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dy
 
 /// Units that change one listing at the same time: also where it has no row yet, none forgets what the other did.
 pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn StoreRig) {
-    async fn attempt(store: &dyn Store, changes: &[ListingChange]) -> Result<(), StoreError> {
+    async fn attempt(store: &MarketStore, changes: &[ListingChange]) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;
         unit.change_listings(changes).await?;
         unit.commit().await

@@ -1,6 +1,6 @@
 //! Units in which a statement failed.
 
-use handover_application::ports::{StoreError, UnitOfWork};
+use handover_application::ports::{StoreError, Work};
 use handover_domain::TenantId;
 
 use super::units::write_everything;
@@ -10,7 +10,7 @@ use crate::samples::{consumption, event, order, payment, product, product_id, se
 /// Every way in which a statement can fail for a taken key.
 const FAILURES: [&str; 6] = ["product", "order", "payment", "gateway transaction", "event", "consumption"];
 
-async fn fail_by(what: &str, unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
+async fn fail_by(what: &str, unit: &mut Work) -> Result<(), StoreError> {
     match what {
         "product" => unit.insert_product(&product(1)).await,
         "order" => unit.insert_order(&order(1)).await,

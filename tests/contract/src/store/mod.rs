@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
-use handover_application::ports::{Changed, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{Changed, MarketStore, MarketView, StoreError, Work};
 
 use super::within;
 
@@ -47,7 +47,7 @@ pub mod waking;
 #[async_trait]
 pub trait StoreRig: Send + Sync {
     /// The store; every call gives the same.
-    fn store(&self) -> Arc<dyn Store>;
+    fn store(&self) -> Arc<MarketStore>;
 
     /// The bell that commits of this store ring.
     fn wake(&self) -> Wake;
@@ -61,7 +61,7 @@ pub trait StoreRig: Send + Sync {
     }
 
     /// The same database as a process finds it that starts anew; `None` where there is no such thing.
-    async fn reopened(&self) -> Option<Arc<dyn Store>> {
+    async fn reopened(&self) -> Option<Arc<MarketStore>> {
         None
     }
 }
@@ -475,16 +475,16 @@ super::rules::rules! { store_rules: store, StoreRig;
 }
 
 /// A unit of work.
-async fn begin(rig: &dyn StoreRig) -> Box<dyn UnitOfWork> {
+async fn begin(rig: &dyn StoreRig) -> Box<Work> {
     within("begin", rig.store().begin()).await.expect("a unit of work begins")
 }
 
 /// A view.
-async fn view(rig: &dyn StoreRig) -> Box<dyn View> {
+async fn view(rig: &dyn StoreRig) -> Box<dyn MarketView> {
     within("view", rig.store().view()).await.expect("a view opens")
 }
 
-async fn commit(unit: Box<dyn UnitOfWork>) {
+async fn commit(unit: Box<Work>) {
     within("commit", unit.commit()).await.expect("the unit commits");
 }
 

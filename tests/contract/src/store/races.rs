@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use handover_application::ports::{
-    Changed, Consumption, EffectKind, Expected, NewShipmentTask, PartitionHold, Store, StoreError, UnitOfWork,
+    Changed, Consumption, EffectKind, Expected, MarketStore, NewShipmentTask, PartitionHold, StoreError, Work,
 };
 use handover_domain::{ConsumeStatus, OrderStatus, PaymentStatus, ProductAction, TenantId};
 use tokio::sync::{Barrier, oneshot};
@@ -22,13 +22,13 @@ use crate::samples::{
 
 pub(super) const RACERS: usize = 8;
 
-pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub(super) type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Runs the work in eight units at once and tells what became of each: a conflict is an outcome, not to be repeated.
 pub(super) async fn race<T, F>(rig: &dyn StoreRig, work: F) -> Vec<Result<T, StoreError>>
 where
     T: Send + 'static,
-    F: for<'u> Fn(&'u mut dyn UnitOfWork, usize) -> Work<'u, T> + Send + Sync + 'static,
+    F: for<'u> Fn(&'u mut Work, usize) -> Attempt<'u, T> + Send + Sync + 'static,
 {
     let (barrier, work) = (Arc::new(Barrier::new(RACERS)), Arc::new(work));
     let racers: Vec<_> = (0..RACERS)
@@ -52,9 +52,9 @@ where
     outcomes
 }
 
-async fn attempt<T, F>(store: &dyn Store, n: usize, work: &F) -> Result<T, StoreError>
+async fn attempt<T, F>(store: &MarketStore, n: usize, work: &F) -> Result<T, StoreError>
 where
-    F: for<'u> Fn(&'u mut dyn UnitOfWork, usize) -> Work<'u, T>,
+    F: for<'u> Fn(&'u mut Work, usize) -> Attempt<'u, T>,
 {
     let mut unit = store.begin().await?;
     let out = work(unit.as_mut(), n).await?;

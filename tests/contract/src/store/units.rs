@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::ports::{DueQuery, IdKind, ListingChangeKind, NewEvent, UnitOfWork, View};
+use handover_application::ports::{DueQuery, IdKind, ListingChangeKind, MarketView, NewEvent, Work};
 use handover_domain::{ProductStatus, TenantId};
 
 use super::super::{eventually, within};
@@ -14,7 +14,7 @@ use crate::samples::{
 };
 
 /// Writes one row of every kind, all of them new.
-pub(super) async fn write_everything(unit: &mut dyn UnitOfWork) {
+pub(super) async fn write_everything(unit: &mut Work) {
     let free = unit.outbox().partition_leases().await.unwrap().remove(0);
     unit.insert_product(&product(1)).await.unwrap();
     unit.insert_order(&order(1)).await.unwrap();
@@ -30,7 +30,7 @@ pub(super) async fn write_everything(unit: &mut dyn UnitOfWork) {
 }
 
 /// Which of those rows are seen.
-async fn seen<V: View + ?Sized>(view: &mut V) -> Vec<&'static str> {
+async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
     let one = TenantId::DEFAULT;
     let checks = [
         ("product", view.product_by_id(one, product_id(1)).await.unwrap().is_some()),

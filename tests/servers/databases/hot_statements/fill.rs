@@ -1,6 +1,6 @@
 //! Tables full of what is over and done with, and a little that is not.
 
-use handover_application::ports::{Store as _, StoreError, UnitOfWork};
+use handover_application::ports::{Store as _, StoreError, Work};
 use handover_contract::samples::{
     consumption, dead_letter, deposit, event, hold, later, order, refund, start, to_failed, to_retry,
 };
@@ -162,7 +162,7 @@ pub(super) async fn live(store: &SqlStore) {
     unit.commit().await.unwrap();
 }
 
-async fn write_live(unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
+async fn write_live(unit: &mut Work) -> Result<(), StoreError> {
     let (due, waiting, given_up) =
         (event("due", LIVE, 1), event("waiting", LIVE + 1, 1), event("given-up", LIVE + 2, 1));
     unit.outbox().append(&[due.clone(), waiting, given_up, event("held", LIVE + 2, 2)]).await?;

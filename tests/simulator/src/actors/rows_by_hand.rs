@@ -159,7 +159,7 @@ fn new_id(faults: &Faults, prefix: &str) -> EventId {
 /// Whether the row is certainly there.
 async fn insert(app: &App, event: NewEvent) -> bool {
     let events = Arc::new([event]);
-    let inserted = with_tx::<(), StoreError, _>(&app.tx, move |unit, attempt| {
+    let inserted = with_tx::<_, _, (), StoreError, _>(&app.tx, move |unit, attempt| {
         let events = Arc::clone(&events);
         Box::pin(async move {
             let [event] = events.as_ref();

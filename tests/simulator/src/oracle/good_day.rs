@@ -38,7 +38,7 @@ impl GoodDay {
     pub(super) async fn begin(bad: &Evidence) -> Result<GoodDay, UseCaseError> {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(bad.app.now()));
         let wake = Wake::default();
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
+        let store: Arc<MarketStore> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
         let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
         let tx = Transactor {
             store: Arc::clone(&store),

@@ -31,7 +31,7 @@ const ALL: u32 = 100_000;
 
 /// What the oracle looks at.
 pub(crate) struct Evidence {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<MarketStore>,
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) app: App,
     pub(crate) journal: Journal,
@@ -69,7 +69,7 @@ fn fact(order: i64, event_type: &str, status: &str) -> String {
 /// What is read once and asked for by several checks.
 struct Case<'a> {
     evidence: &'a Evidence,
-    view: Box<dyn View>,
+    view: Box<dyn MarketView>,
     rows: &'a [OutboxRow],
     /// Aggregates whose later events are held by a failed one.
     held: BTreeSet<AggregateRef>,
@@ -154,7 +154,7 @@ pub(crate) use convergence::differences;
 pub(crate) use money::flaws;
 
 /// How many dead letters nobody has decided on and a replay may close.
-pub(crate) async fn open_letters(store: &dyn Store) -> Result<usize, StoreError> {
+pub(crate) async fn open_letters(store: &MarketStore) -> Result<usize, StoreError> {
     let letters =
         store.view().await?.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let is_open = |letter: &DeadLetter| {

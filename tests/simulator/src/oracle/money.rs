@@ -18,7 +18,7 @@ use crate::actors::rows_by_hand::is_misleading;
 const RECONCILED: u64 = 500;
 
 /// All orders of all marketplaces.
-pub(super) async fn orders(view: &mut dyn View, now: DateTime<Utc>) -> Result<Vec<Order>, StoreError> {
+pub(super) async fn orders(view: &mut dyn MarketView, now: DateTime<Utc>) -> Result<Vec<Order>, StoreError> {
     let until = now + TimeDelta::hours(1);
     view.orders_changed(None, DateTime::UNIX_EPOCH, until, None, ALL).await
 }
@@ -57,7 +57,7 @@ pub(super) async fn unsettled(case: &mut Case<'_>) -> Result<Vec<String>, StoreE
 }
 
 /// What does not add up in the ledger at this moment.
-pub(crate) async fn flaws(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn flaws(store: &MarketStore) -> Result<Vec<String>, StoreError> {
     let mut view = store.view().await?;
     let found = view.ledger_flaws(None, ALL).await?;
     let mut flaws: Vec<String> = found.into_iter().map(|flaw| format!("the ledger: {flaw:?}")).collect();

@@ -55,7 +55,7 @@ pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
 }
 
 /// What was given in one trace was given once.
-async fn was_given(view: &mut dyn View, gift: &Gift) -> Result<bool, StoreError> {
+async fn was_given(view: &mut dyn MarketView, gift: &Gift) -> Result<bool, StoreError> {
     let purse = match gift.asset {
         Asset::Wallet => Purse::Wallet,
         Asset::Points => Purse::Points,

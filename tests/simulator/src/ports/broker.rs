@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, Requeue, Route, Store,
-    Subscription,
+    Broker, BrokerError, Delivery, DeliveryTag, MarketStore, Outgoing, PublishOutcome, QueueDepth, Requeue,
+    Route, Subscription,
 };
 use handover_application::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
 use handover_application::topology::Topology;
@@ -21,7 +21,7 @@ pub(crate) struct FaultyBroker {
     pub(crate) inner: Arc<dyn Broker>,
     pub(crate) process: Process,
     /// To see past all faults what is committed.
-    pub(crate) plain: Arc<dyn Store>,
+    pub(crate) plain: Arc<MarketStore>,
 }
 
 /// The same message once more.

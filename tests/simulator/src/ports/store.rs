@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::ports::{Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{MarketStore, MarketView, Store, StoreError, Work};
 
 use super::Process;
 use super::unit::Faulty;
@@ -11,7 +11,7 @@ use crate::faults::Fault;
 
 /// A store whose faults come from the run's dice.
 pub(crate) struct FaultyStore {
-    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) inner: Arc<MarketStore>,
     pub(crate) process: Process,
     pub(crate) flavour: Flavour,
 }
@@ -38,13 +38,16 @@ impl FaultyStore {
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.connect().await?;
         let inner = self.inner.begin().await?;
         Ok(Box::new(Faulty::new(inner, self.process.clone(), self.flavour, None)))
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.connect().await?;
         let viewing = self.process.faults.opens_view();
         let inner = self.inner.view().await?;

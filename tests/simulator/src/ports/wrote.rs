@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use handover_application::ports::{PartitionHold, RelayId, StoreError, UnitOfWork};
+use handover_application::ports::{PartitionHold, RelayId, StoreError, Work};
 use handover_domain::{AggregateRef, Balance, EventId, Partition};
 
 use super::Process;
@@ -72,7 +72,7 @@ impl Wrote {
     }
 
     /// Before the commit: whoever settles a partition owns it, in the epoch that it shows. Asked of the leases themselves.
-    pub(super) async fn check_owner(&mut self, unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
+    pub(super) async fn check_owner(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         if self.settled.is_empty() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Wrote {
     }
 
     /// Before the commit: what is frozen is what the holds say. A purse that is written is locked, and so are its holds.
-    pub(super) async fn check_purses(&mut self, unit: &mut dyn UnitOfWork) -> Result<(), StoreError> {
+    pub(super) async fn check_purses(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         for balance in std::mem::take(&mut self.balances) {
             let (user, purse) = (balance.user, balance.purse);
             let holds = unit.holds_of_user(balance.tenant, user, purse.asset()).await?;

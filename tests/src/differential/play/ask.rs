@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, DueQuery,
-    Numbered, OrderSide, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied, View,
+    MarketView, Numbered, OrderSide, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied,
 };
 use handover_contract::samples::{
     self, due_at, event_id, order_id, payment_id, product_id, start, tenant, unordered, user,
@@ -22,7 +22,7 @@ fn all(aggregates: &[(Small, &str, Small)]) -> Vec<AggregateRef> {
     aggregates.iter().map(|(of, kind, id)| aggregate_of(*of, kind, *id)).collect()
 }
 
-pub(super) async fn ask<V: View + ?Sized>(view: &mut V, query: &Query) -> String {
+pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> String {
     match query.clone() {
         Query::Product(t, id) => told(view.product_by_id(tenant(t), product_id(id)).await),
         Query::Products { tenant: t, status, before, limit } => {
@@ -233,7 +233,7 @@ fn unnumbered<E>(rows: Vec<Numbered<E>>) -> Vec<E> {
 }
 
 /// A page that begins below the row that is so far down.
-async fn page<V: View + ?Sized>(
+async fn page<V: MarketView + ?Sized>(
     view: &mut V,
     filter: &OutboxFilter,
     skip: usize,
@@ -245,14 +245,14 @@ async fn page<V: View + ?Sized>(
 }
 
 /// The id of the nth row of the outbox: engines leave different gaps.
-async fn position<V: View + ?Sized>(view: &mut V, nth: Small) -> i64 {
+async fn position<V: MarketView + ?Sized>(view: &mut V, nth: Small) -> i64 {
     let ids = ids(view).await.expect("the outbox can be read");
     let nth = usize::try_from(nth).expect("a small number");
     nth.checked_sub(1).map_or(0, |before| ids.get(before).or(ids.last()).copied().unwrap_or(0))
 }
 
 /// A subscription with the number of rows that are history to it in place of the last one's id.
-async fn subscription<V: View + ?Sized>(
+async fn subscription<V: MarketView + ?Sized>(
     view: &mut V,
     consumer: &str,
 ) -> Result<Option<ConsumerSubscription>, StoreError> {
@@ -263,20 +263,22 @@ async fn subscription<V: View + ?Sized>(
 }
 
 /// The ids of the outbox, ascending.
-async fn ids<V: View + ?Sized>(view: &mut V) -> Result<Vec<i64>, StoreError> {
+async fn ids<V: MarketView + ?Sized>(view: &mut V) -> Result<Vec<i64>, StoreError> {
     let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1_000).await?;
     Ok(rows.iter().rev().map(|row| row.id).collect())
 }
 
 /// The relays with what is left of their heartbeats, to 10 s.
-async fn relays<V: View + ?Sized>(view: &mut V) -> Result<Vec<(RelayId, i64)>, StoreError> {
+async fn relays<V: MarketView + ?Sized>(view: &mut V) -> Result<Vec<(RelayId, i64)>, StoreError> {
     let now = view.outbox_view().database_now().await?;
     let heartbeats = view.outbox_view().heartbeats().await?;
     Ok(heartbeats.into_iter().map(|beat| (beat.relay, left(beat.alive_until, now))).collect())
 }
 
 /// The leases with what is left of them, to 10 s; those of partitions that nobody ever had are left out.
-async fn leases<V: View + ?Sized>(view: &mut V) -> Result<Vec<(PartitionLease, Option<i64>)>, StoreError> {
+async fn leases<V: MarketView + ?Sized>(
+    view: &mut V,
+) -> Result<Vec<(PartitionLease, Option<i64>)>, StoreError> {
     let now = view.outbox_view().database_now().await?;
     let leases = view.outbox_view().partition_leases().await?.into_iter().filter(|lease| lease.epoch > 0);
     Ok(leases

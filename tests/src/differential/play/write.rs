@@ -2,7 +2,7 @@
 
 use handover_application::ports::{
     AuditEntry, Consumption, CreditChange, DeadLetter, Decision, FailedPublish, HistoryEntry, ListingChange,
-    NewEvent, NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, UnitOfWork,
+    NewEvent, NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, Work,
 };
 use handover_contract::samples::{
     self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, unordered, user,
@@ -42,7 +42,7 @@ fn consumption(row: &Row) -> Consumption {
     }
 }
 
-pub(super) async fn apply(unit: &mut dyn UnitOfWork, op: &Op) -> String {
+pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
     match op.clone() {
         Op::InsertProduct { tenant: t, id, seller } => {
             let product = Product { tenant: tenant(t), seller: user(seller), ..samples::product(id) };

@@ -12,7 +12,9 @@ use crate::rigs::MemoryStoreRig;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::Wake;
-use handover_application::ports::{NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
+use handover_application::ports::{
+    MarketStore, MarketView, NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, Work,
+};
 use handover_contract::store::StoreRig;
 use handover_domain::{EventId, Partition};
 
@@ -100,7 +102,7 @@ pub enum Flaw {
 }
 
 struct Shared {
-    inner: Arc<dyn Store>,
+    inner: Arc<MarketStore>,
     flaw: Flaw,
     /// Events that were marked as sent, for [`Flaw::SentMovesFailedRows`].
     marked: Mutex<BTreeSet<EventId>>,
@@ -137,7 +139,7 @@ impl FlawedStoreRig {
 
 #[async_trait]
 impl StoreRig for FlawedStoreRig {
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<MarketStore> {
         Arc::new(FlawedStore(self.shared.clone()))
     }
 
@@ -172,7 +174,10 @@ impl Drop for Begun<'_> {
 
 #[async_trait]
 impl Store for FlawedStore {
-    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
         let swallows = self.0.flaw == Flaw::ACutBeginSwallowsTheNextUnit;
         let mut begun = Begun { shared: &self.0, cut: swallows };
         let inner = self.0.inner.begin().await?;
@@ -180,7 +185,7 @@ impl Store for FlawedStore {
         Ok(Box::new(Flawed::new(inner, &self.0)))
     }
 
-    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         Ok(Box::new(Flawed::new(self.0.inner.view().await?, &self.0)))
     }
 }
@@ -205,7 +210,7 @@ async fn linger() {
     }
 }
 
-type Unit = Flawed<dyn UnitOfWork>;
+type Unit = Flawed<Work>;
 
 impl<U: ?Sized + Send> Flawed<U> {
     fn new(inner: Box<U>, shared: &Arc<Shared>) -> Flawed<U> {
@@ -244,8 +249,7 @@ impl<U: ?Sized + Send> Drop for Flawed<U> {
     fn drop(&mut self) {
         if self.has(Flaw::DroppedUnitsCommit)
             && let Some(inner) = self.inner.take()
-            && let Some(unit) =
-                (Box::new(inner) as Box<dyn std::any::Any>).downcast::<Box<dyn UnitOfWork>>().ok()
+            && let Some(unit) = (Box::new(inner) as Box<dyn std::any::Any>).downcast::<Box<Work>>().ok()
         {
             // The store in memory needs nothing but to be polled.
             let mut commit = pin!(unit.commit());
@@ -261,7 +265,7 @@ macro_rules! reads {
     };
     ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
         #[async_trait]
-        impl<U: View + ?Sized> $port for Flawed<U> {
+        impl<U: MarketView + ?Sized> $port for Flawed<U> {
             $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$ret, StoreError> {
                 self.$half().$name($($arg),*).await
             })*
@@ -294,7 +298,7 @@ mod operations;
 mod outbox;
 mod requests;
 
-impl<U: View + ?Sized> Flawed<U> {
+impl<U: MarketView + ?Sized> Flawed<U> {
     fn inner_outbox_view(&mut self) -> &mut dyn OutboxView {
         self.inner().outbox_view()
     }
@@ -306,7 +310,7 @@ impl Unit {
     }
 }
 
-impl<U: View + ?Sized> View for Flawed<U> {
+impl<U: MarketView + ?Sized> View for Flawed<U> {
     fn outbox_view(&mut self) -> &mut dyn OutboxView {
         self
     }

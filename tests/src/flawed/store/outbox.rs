@@ -10,7 +10,7 @@ use handover_domain::*;
 
 use super::{Flaw, Flawed, Unit};
 
-impl<U: View + ?Sized> Flawed<U> {
+impl<U: MarketView + ?Sized> Flawed<U> {
     /// What would be due if nothing were held back, smallest id first.
     async fn pending(
         &mut self,

@@ -11,7 +11,7 @@ use handover_domain::{
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
 use crate::consistency::{FactRow, Kept, effects_of, missing};
-use crate::ports::{Consumed, OutboxRow, StoreError, View};
+use crate::ports::{Consumed, MarketView, OutboxRow, StoreError};
 use crate::relay::envelope_of;
 
 /// The consumers, and from where on each is subscribed.
@@ -69,7 +69,7 @@ impl Comparison<'_> {
     /// Each stage is read before the one that follows from it, so what happens meanwhile is there when it is looked for.
     pub(super) async fn run(
         &self,
-        view: &mut dyn View,
+        view: &mut dyn MarketView,
         told: &mut Reconciliation,
     ) -> Result<Vec<Finding>, StoreError> {
         let order = self.order;
@@ -201,7 +201,7 @@ impl Comparison<'_> {
     }
 
     /// Money that came or went and is not in the ledger.
-    async fn not_booked(&self, view: &mut dyn View) -> Result<Vec<Finding>, StoreError> {
+    async fn not_booked(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
         let order = self.order;
         let payments = view.payments_of(order.tenant, order.id).await?;
         let refunds = view.refunds_of(order.tenant, order.id).await?;

@@ -14,7 +14,7 @@ use super::{Finding, FindingKind, Mended};
 use crate::consistency::{Effect, announce_missing, effects_of, told_hold};
 use crate::consumers::{to_be_tried, written_down};
 use crate::history::{self, RedrivenBy};
-use crate::ports::{AuditEntry, OutboxRow, Redrive, StoreError, UnitOfWork};
+use crate::ports::{AuditEntry, OutboxRow, Redrive, StoreError, Work};
 use crate::relay::envelope_of;
 use crate::use_cases::operations::{Action, Operator, Reason, asked, done_before};
 use crate::use_cases::{captured, paid_out};
@@ -106,7 +106,7 @@ struct Job {
 }
 
 impl Job {
-    async fn run(&self, unit: &mut dyn UnitOfWork) -> Result<Option<Mended>, StoreError> {
+    async fn run(&self, unit: &mut Work) -> Result<Option<Mended>, StoreError> {
         let tenant = self.finding.tenant;
         let Some(order) = unit.order_by_id(tenant, self.order).await? else { return Ok(None) };
         if self.finding.kind == FindingKind::NotBooked {
@@ -152,11 +152,7 @@ impl Job {
         }
     }
 
-    async fn send_again(
-        &self,
-        unit: &mut dyn UnitOfWork,
-        event: &EventId,
-    ) -> Result<Option<Mended>, StoreError> {
+    async fn send_again(&self, unit: &mut Work, event: &EventId) -> Result<Option<Mended>, StoreError> {
         let redrive = Redrive { event_id: event.clone(), due: self.entry.at };
         let by = RedrivenBy { actor: &self.entry.actor, reason: self.entry.reason.as_deref() };
         let moved = history::redrive(unit.outbox(), &[redrive], by, self.entry.at).await?;
@@ -167,7 +163,7 @@ impl Job {
     /// the entries are gone too.
     async fn write_operations(
         &self,
-        unit: &mut dyn UnitOfWork,
+        unit: &mut Work,
         order: &Order,
         (row, body): (&OutboxRow, &EventBody),
         missing: &[OperationKey],
@@ -217,11 +213,7 @@ impl Job {
     }
 
     /// A hold that is gone, as everything else tells it: its row is written again, and nothing is moved.
-    async fn hold_again(
-        &self,
-        unit: &mut dyn UnitOfWork,
-        order: &Order,
-    ) -> Result<Option<Mended>, StoreError> {
+    async fn hold_again(&self, unit: &mut Work, order: &Order) -> Result<Option<Mended>, StoreError> {
         let of = |asset: &Asset| Some(asset.as_str()) == self.finding.consumer.as_deref();
         let Some(asset) = Asset::HELD.into_iter().find(of) else { return Ok(None) };
         if !unit.lock_holds(asset, &[(order.tenant, order.id)]).await?.is_empty() {
@@ -234,7 +226,7 @@ impl Job {
     }
 
     /// Money that came or went, booked now.
-    async fn book(&self, unit: &mut dyn UnitOfWork, order: &Order) -> Result<Option<Mended>, StoreError> {
+    async fn book(&self, unit: &mut Work, order: &Order) -> Result<Option<Mended>, StoreError> {
         let payments = unit.payments_of(order.tenant, order.id).await?;
         let refunds = unit.refunds_of(order.tenant, order.id).await?;
         let came = |payment: &&Payment| payment.status == PaymentStatus::Success;

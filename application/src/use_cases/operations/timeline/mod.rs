@@ -8,7 +8,7 @@ use handover_domain::{
 };
 
 use super::{Action, Operator, count};
-use crate::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError, View};
+use crate::ports::{DeadLetter, MarketView, OutboxFilter, OutboxRow, StoreError};
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role, privacy};
 use items::Items;
@@ -195,7 +195,7 @@ fn look(operator: &Operator, asked: Option<TenantId>, order: OrderId) -> Action 
 }
 
 async fn letters_of(
-    view: &mut dyn View,
+    view: &mut dyn MarketView,
     keys: &[String],
     tenant: TenantId,
 ) -> Result<Vec<DeadLetter>, StoreError> {
@@ -205,7 +205,7 @@ async fn letters_of(
 }
 
 async fn visible_order(
-    view: &mut dyn View,
+    view: &mut dyn MarketView,
     context: &CommandContext,
     asked: Option<TenantId>,
     id: OrderId,
@@ -230,7 +230,7 @@ async fn visible_order(
 }
 
 /// The tenant that an order belongs to: that of the event which announced it.
-async fn tenant_of(view: &mut dyn View, id: OrderId) -> Result<Option<TenantId>, StoreError> {
+async fn tenant_of(view: &mut dyn MarketView, id: OrderId) -> Result<Option<TenantId>, StoreError> {
     let filter = OutboxFilter {
         event_type: Some(EventType::OrderCreated.as_str().to_owned()),
         aggregate_id: Some(id.get()),

@@ -7,7 +7,7 @@ use super::{Faulty, passes_on};
 use crate::faults::CrashPoint;
 use crate::machines::NOTHING;
 
-passes_on! { impl AssetRepo for UnitOfWork {
+passes_on! { impl AssetRepo for MarketUnit {
     fn insert_coupon(coupon: &Coupon) -> (),
         then |unit, _done| unit.inserted("a coupon", coupon.status.as_str(), || of_coupon(coupon));
     fn advance_coupon(after: &Coupon) -> Changed,
@@ -41,7 +41,7 @@ passes_on! { impl AssetRepo for UnitOfWork {
             }
         };
 } }
-passes_on! { impl RefundRepo for UnitOfWork {
+passes_on! { impl RefundRepo for MarketUnit {
     fn insert_refund(refund: &Refund) -> (),
         first |unit| () = unit.check_cap(refund).await?,
         then |unit, _done| unit.inserted("a refund", refund.status.as_str(), || of_refund(refund));
@@ -81,7 +81,7 @@ fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)
     of_events
 }
 
-impl<I: UnitOfWork + ?Sized> Faulty<I> {
+impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// A hold is committed for an order that was paid, and released for one that is cancelled.
     async fn check_hold(&mut self, hold: &Hold) -> Result<(), StoreError> {
         let before = self.inner.holds_of(hold.tenant, hold.order).await?;

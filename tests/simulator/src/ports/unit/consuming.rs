@@ -8,7 +8,7 @@ use super::{Faulty, passes_on};
 use crate::machines::NOTHING;
 use crate::setting::consumer_rest;
 
-passes_on! { impl ConsumeLog of inner_outbox for UnitOfWork {
+passes_on! { impl ConsumeLog of inner_outbox for MarketUnit {
     fn record(consumptions: &[Consumption]) -> (),
         then |unit, _done| consumptions.iter().for_each(|it| unit.recorded(it));
     fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;

@@ -6,17 +6,17 @@ use handover_domain::{EventId, OrderId};
 use super::{Faulty, passes_on};
 use crate::faults::Fault;
 
-passes_on! { impl EffectRepo for UnitOfWork {
+passes_on! { impl EffectRepo for MarketUnit {
     fn change_listings(changes: &[ListingChange]) -> (),
         first |unit| () = unit.effects("inventory", changes.iter().map(|it| (it.order, &it.event_id))).await?;
     fn open_shipments(tasks: &[NewShipmentTask]) -> (),
         first |unit| () = unit.effects("fulfillment", tasks.iter().map(|it| (it.order, &it.event_id))).await?;
 } }
-passes_on! { impl NotificationRepo for UnitOfWork {
+passes_on! { impl NotificationRepo for MarketUnit {
     fn notify(notifications: &[Notification]) -> (),
         first |unit| () = unit.effects("status-sync", notifications.iter().map(|it| (it.order, &it.event_id))).await?;
 } }
-passes_on! { impl CreditRepo for UnitOfWork {
+passes_on! { impl CreditRepo for MarketUnit {
     fn change_credit(changes: &[CreditChange]) -> (),
         first |unit| () = unit.effects("buyer-credit", changes.iter().map(|it| (it.order, &it.event_id))).await?;
 } }

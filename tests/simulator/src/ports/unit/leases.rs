@@ -4,7 +4,7 @@ use handover_application::ports::*;
 
 use super::passes_on;
 
-passes_on! { impl LeaseRepo of inner_outbox for UnitOfWork {
+passes_on! { impl LeaseRepo of inner_outbox for MarketUnit {
     fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
     fn forget_relay(relay: &RelayId) -> ();
     fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed,
@@ -13,7 +13,7 @@ passes_on! { impl LeaseRepo of inner_outbox for UnitOfWork {
     fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
     fn end_all_leases() -> ();
 } }
-passes_on! { impl IdBlocks for UnitOfWork {
+passes_on! { impl IdBlocks for MarketUnit {
     fn take_id_block(kind: IdKind, size: u32) -> i64;
     fn raise_id_block(kind: IdKind, next: i64) -> ();
 } }

@@ -6,11 +6,11 @@ use handover_domain::{ConsumeStatus, EventId};
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;
 
-passes_on! { impl AuditRepo of inner_outbox for UnitOfWork {
+passes_on! { impl AuditRepo of inner_outbox for MarketUnit {
     fn audit(entry: &AuditEntry) -> (),
         then |unit, _done| unit.wrote.audited = true;
 } }
-passes_on! { impl DeadLetterRepo of inner_outbox for UnitOfWork {
+passes_on! { impl DeadLetterRepo of inner_outbox for MarketUnit {
     fn park(letters: &[DeadLetter]) -> (),
         first |unit| () = {
             for letter in letters {
@@ -26,7 +26,7 @@ passes_on! { impl DeadLetterRepo of inner_outbox for UnitOfWork {
         };
 } }
 
-impl<I: UnitOfWork + ?Sized> Faulty<I> {
+impl<I: MarketUnit + ?Sized> Faulty<I> {
     async fn check_parked(&mut self, letter: &DeadLetter) -> Result<(), StoreError> {
         let before = self.inner.outbox().dead_letter(&letter.queue, &letter.key).await?;
         let from = before.map_or(NOTHING, |before| before.status.as_str());

@@ -13,7 +13,7 @@ fn of_payment(payment: &Payment) -> String {
     format!("payment {} of order {}", payment.id, payment.order)
 }
 
-passes_on! { impl ProductRepo for UnitOfWork {
+passes_on! { impl ProductRepo for MarketUnit {
     fn insert_product(product: &Product) -> (),
         then |unit, _done| unit.inserted("a product", product.status.as_str(), || of_product(product));
     fn advance_product(after: &Product) -> Changed,
@@ -23,7 +23,7 @@ passes_on! { impl ProductRepo for UnitOfWork {
             unit.advanced(*changed, ("a product", from, after.status.as_str()), || of_product(after));
         };
 } }
-passes_on! { impl OrderRepo for UnitOfWork {
+passes_on! { impl OrderRepo for MarketUnit {
     fn insert_order(order: &Order) -> (),
         then |unit, _done| {
             let what = || format!("order {} of product {}", order.id, order.product);
@@ -43,7 +43,7 @@ passes_on! { impl OrderRepo for UnitOfWork {
             unit.advanced(*changed, ("an order", from, after.status.as_str()), what);
         };
 } }
-passes_on! { impl PaymentRepo for UnitOfWork {
+passes_on! { impl PaymentRepo for MarketUnit {
     fn insert_payment(payment: &Payment) -> (),
         then |unit, _done| unit.inserted("a payment", payment.status.as_str(), || of_payment(payment));
     fn advance_payment(after: &Payment) -> Changed,
@@ -54,7 +54,7 @@ passes_on! { impl PaymentRepo for UnitOfWork {
         };
 } }
 
-impl<I: UnitOfWork + ?Sized> Faulty<I> {
+impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// An order is paid when every asset it names is held, and is not shipped while it is being paid back.
     async fn check_moved(&mut self, before: &Order, after: &Order) -> Result<(), StoreError> {
         match (before.status, after.status) {

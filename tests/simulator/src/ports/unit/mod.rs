@@ -13,7 +13,9 @@ mod reads;
 mod requests;
 
 use async_trait::async_trait;
-use handover_application::ports::{Changed, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+use handover_application::ports::{
+    Changed, MarketUnit, MarketView, OutboxUnit, OutboxView, StoreError, UnitOfWork, View, Work,
+};
 
 use super::Process;
 use super::store::Flavour;
@@ -136,26 +138,26 @@ macro_rules! passes_on {
 }
 use passes_on;
 
-impl<I: View + ?Sized> Faulty<I> {
+impl<I: MarketView + ?Sized> Faulty<I> {
     fn inner_outbox_view(&mut self) -> &mut dyn OutboxView {
         self.inner.outbox_view()
     }
 }
 
-impl<I: UnitOfWork + ?Sized> Faulty<I> {
+impl<I: MarketUnit + ?Sized> Faulty<I> {
     fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
         self.inner.outbox()
     }
 }
 
-impl<I: View + ?Sized + 'static> View for Faulty<I> {
+impl<I: MarketView + ?Sized + 'static> View for Faulty<I> {
     fn outbox_view(&mut self) -> &mut dyn OutboxView {
         self
     }
 }
 
 #[async_trait]
-impl UnitOfWork for Faulty<dyn UnitOfWork> {
+impl UnitOfWork for Faulty<Work> {
     fn outbox(&mut self) -> &mut dyn OutboxUnit {
         self
     }

@@ -14,7 +14,7 @@ use crate::faults::{CrashPoint, Fault};
 use crate::oracle::is_ordered;
 use crate::setting::RELAY_RESTS;
 
-passes_on! { impl OutboxRepo of inner_outbox for UnitOfWork {
+passes_on! { impl OutboxRepo of inner_outbox for MarketUnit {
     fn append(events: &[NewEvent]) -> (),
         of |unit| events = unit.without_lost(events),
         first |unit| repaired = {
@@ -89,7 +89,7 @@ passes_on! { impl OutboxRepo of inner_outbox for UnitOfWork {
         };
 } }
 
-passes_on! { impl HistoryRepo of inner_outbox for UnitOfWork {
+passes_on! { impl HistoryRepo of inner_outbox for MarketUnit {
     fn add_history(entries: &[HistoryEntry]) -> ();
 } }
 
@@ -107,7 +107,7 @@ fn of(row: &OutboxRow) -> String {
     named(&row.event_type, &row.event_id, &row.aggregate)
 }
 
-impl<I: UnitOfWork + ?Sized> Faulty<I> {
+impl<I: MarketUnit + ?Sized> Faulty<I> {
     async fn rows(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
         self.inner.outbox().outbox_by_event(events).await
     }

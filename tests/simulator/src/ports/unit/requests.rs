@@ -5,7 +5,7 @@ use handover_application::ports::*;
 
 use super::passes_on;
 
-passes_on! { impl RequestRepo for UnitOfWork {
+passes_on! { impl RequestRepo for MarketUnit {
     fn insert_request(request: &KeptRequest) -> ();
     fn advance_request(token: &str, after: &KeptRequest) -> Changed;
     fn drop_request(scope: &RequestScope, token: &str) -> Changed;
