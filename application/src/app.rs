@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{EventId, PointsRules, Trace};
+use handover_domain::PointsRules;
+use handover_events::{EventId, Trace};
 
 use crate::idempotency::RequestSettings;
 use crate::ports::{
@@ -205,7 +206,7 @@ impl Announcer {
     pub fn rows(
         &self,
         skip: usize,
-        tenant: handover_domain::TenantId,
+        tenant: handover_events::TenantId,
         aggregate_seq: i64,
         bodies: &[handover_domain::EventBody],
     ) -> Vec<NewEvent> {
@@ -217,7 +218,7 @@ impl Announcer {
             .map(|(event_id, body)| NewEvent {
                 event_id: event_id.clone(),
                 event_type: body.event_type().as_str().to_owned(),
-                aggregate: handover_domain::AggregateRef {
+                aggregate: handover_events::AggregateRef {
                     tenant,
                     kind: body.event_type().aggregate().as_str().to_owned(),
                     id: body.aggregate_id(),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use handover_domain::{TenantId, Trace, UserId};
+use handover_domain::UserId;
+use handover_events::{TenantId, Trace};
 
 use crate::idempotency::Ticket;
 use crate::ports::EventMetadata;

@@ -1,7 +1,7 @@
 //! Writing the history of outbox rows.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, HistoryKind, OutboxStatus};
+use handover_events::{EventId, HistoryKind, OutboxStatus};
 
 use crate::Attempt;
 use crate::ports::{HistoryEntry, OutboxUnit, Redrive, RedrivenRow, StoreError};

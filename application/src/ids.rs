@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use handover_domain::{EventId, IdError};
+use handover_events::{EventId, IdError};
 use tokio::sync::Mutex;
 
 use crate::app::MarketTransactor;

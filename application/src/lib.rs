@@ -43,7 +43,7 @@ pub use counted::{
     PENDING, append,
 };
 pub use extensions::{Extensions, Marketplace};
-pub use handover_domain::Trace;
+pub use handover_events::Trace;
 pub use ids::{BLOCK, Ids, event_id};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
 pub use lease_watch::LeaseWatch;

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-use handover_domain::RetryPolicy;
+use handover_events::RetryPolicy;
 
 use crate::ports::OnFailed;
 

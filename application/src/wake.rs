@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handover_domain::{Partition, PartitionSet};
+use handover_events::{Partition, PartitionSet};
 use tokio::sync::Notify;
 
 /// A bell with the partitions that rang it. Clones share it.

@@ -11,7 +11,8 @@ use handover_application::service::{self, Roles};
 use handover_application::{
     App, EventSpec, Extensions, Marketplace, Rules, Settings, Tasks, Transactor, TxPolicy, Wake, with_tx,
 };
-use handover_domain::{AggregateRef, OutboxStatus, PointsRules, TenantId};
+use handover_domain::PointsRules;
+use handover_events::{AggregateRef, OutboxStatus, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions, Statements};
 use handover_system::{OsChance, SystemClock};
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::App;
 use handover_application::ports::Clock;
-use handover_domain::{TenantId, UserId};
+use handover_domain::UserId;
+use handover_events::TenantId;
 use handover_http::{
     CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
 };

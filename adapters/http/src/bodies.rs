@@ -3,9 +3,9 @@
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    CouponId, EventId, Money, OutboxStatus, PaymentId, PaymentResult, Points, ProductId, RefundId,
-    RefundResult, TenantId, Title, UserId,
+    CouponId, Money, PaymentId, PaymentResult, Points, ProductId, RefundId, RefundResult, Title, UserId,
 };
+use handover_events::{EventId, OutboxStatus, TenantId};
 use serde::Serialize;
 use utoipa::ToSchema;
 

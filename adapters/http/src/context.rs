@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_application::{Actor, CommandContext, Role, Trace};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use crate::auth::TokenError;
 use crate::edge::Edge;

@@ -7,7 +7,8 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{MAX_NAMED, Named, Reason};
-use handover_domain::{EventId, IdError, Money, MoneyError, Points, Product, TextError, Title, UnknownName};
+use handover_domain::{Money, MoneyError, Points, Product, Title};
+use handover_events::{EventId, IdError, TextError, UnknownName};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};

@@ -2,7 +2,8 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use handover_domain::{EventId, IdError, OrderId, ProductId, UserId};
+use handover_domain::{OrderId, ProductId, UserId};
+use handover_events::{EventId, IdError};
 
 use crate::refusal::Refusal;
 

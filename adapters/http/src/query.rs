@@ -4,7 +4,7 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
 use handover_application::ports::OrderSide;
-use handover_domain::{TenantId, UnknownName};
+use handover_events::{TenantId, UnknownName};
 
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use handover_application::Wake;
-use handover_domain::{Partition, PartitionSet};
+use handover_events::{Partition, PartitionSet};
 use tokio::sync::{Notify, watch};
 
 /// A NOTIFY carries less than 8000 bytes.
@@ -140,7 +140,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use handover_application::Wake;
-    use handover_domain::{Partition, PartitionSet};
+    use handover_events::{Partition, PartitionSet};
 
     use super::Bells;
 

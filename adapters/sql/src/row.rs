@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
-use handover_domain::{AggregateRef, Money, Trace};
+use handover_domain::Money;
+use handover_events::{AggregateRef, Trace};
 
 use crate::value::{Value, parse_time};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
 use handover_application::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
-use handover_domain::Partition;
+use handover_events::Partition;
 
 use crate::connection::{COMMIT, Connection};
 use crate::dialect::Dialect;

@@ -1,7 +1,8 @@
 //! What can be bound to a statement and read from a row. Every engine knows these and no more.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use handover_domain::{AggregateRef, EventId, Money, Trace};
+use handover_domain::Money;
+use handover_events::{AggregateRef, EventId, Trace};
 
 /// A value. A NULL keeps its kind, since PostgreSQL asks for the type of every parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]

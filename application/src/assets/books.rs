@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    Account, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponId, Entry, EventId, Hold,
-    HoldStatus, OperationKey, OperationKind, OrderId, Points, Posting, Purse, RefundId, TenantId, UserId,
+    Account, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponId, Entry, Hold, HoldStatus,
+    OperationKey, OperationKind, OrderId, Points, Posting, Purse, RefundId, UserId,
 };
+use handover_events::{EventId, TenantId};
 
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, StoreError, Work};

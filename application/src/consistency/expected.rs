@@ -2,10 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    AggregateRef, CancelReason, EventBody, EventType, Order, OrderCancelled, OrderCreated, OrderPaid,
-    OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFor, PaymentSettled,
-    PaymentStatus, Refund, RefundSettled, RefundStatus, Trace,
+    CancelReason, EventBody, EventType, Order, OrderCancelled, OrderCreated, OrderPaid, OrderRefunded,
+    OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFor, PaymentSettled, PaymentStatus,
+    Refund, RefundSettled, RefundStatus,
 };
+use handover_events::{AggregateRef, Trace};
 
 use crate::ports::OutboxRow;
 use crate::relay::envelope_of;
@@ -55,7 +56,7 @@ impl Announced {
 
 /// What a row says of an order; `None` if no consumer would apply it, because nobody can read it or the order contradicts it.
 pub(crate) fn confirmed_body(row: &OutboxRow, order: &Order) -> Option<EventBody> {
-    let body = envelope_of(row).ok()?.body().ok()?;
+    let body = EventBody::of(&envelope_of(row).ok()?).ok()?;
     let is_confirmed = body.aggregate_id() == row.aggregate.id && order.confirms(&body).is_ok();
     is_confirmed.then_some(body)
 }

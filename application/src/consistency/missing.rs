@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use handover_domain::{AggregateRef, AggregateType, EventId, Order, OrderId, TenantId};
+use handover_domain::{AggregateType, Order, OrderId};
+use handover_events::{AggregateRef, EventId, TenantId};
 
 use super::{Announced, expected};
 use crate::mutants::{Mutant, planted};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{ConsumeStatus, EventId, FailureKind};
+use handover_events::{ConsumeStatus, EventId, FailureKind};
 
 use super::attempt::Attempted;
 use super::gate::{Verdict, plan};

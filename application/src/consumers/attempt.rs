@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
+use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
 use super::HandlerError;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{ConsumeStatus, TenantId};
+use handover_events::{ConsumeStatus, TenantId};
 use tracing::{debug, error, warn};
 
 use super::Bound;

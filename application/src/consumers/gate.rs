@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{ConsumeStatus, EventId, OutboxStatus};
+use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
 use crate::lease_watch::is_of_the_future;
 use crate::mutants::{Mutant, planted};

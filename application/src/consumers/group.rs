@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, ConsumeStatus, Envelope, EventId};
+use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::debug;
 
 use super::Applied;

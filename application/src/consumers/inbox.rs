@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{AggregateRef, AggregateType, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
+use handover_domain::AggregateType;
+use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};

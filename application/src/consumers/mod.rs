@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::Envelope;
+use handover_events::Envelope;
 use serde::de::DeserializeOwned;
 
 use crate::ports::{OutboxRow, StoreError};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_domain::EventId;
+use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
 use super::alone::CountFirst;

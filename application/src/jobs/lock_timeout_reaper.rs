@@ -5,9 +5,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
-    AggregateRef, AggregateType, CancelCause, EventBody, EventId, Hold, HoldStatus, Order, OrderAction,
-    OrderActor, OrderStatus, OutboxStatus,
+    AggregateType, CancelCause, EventBody, Hold, HoldStatus, Order, OrderAction, OrderActor, OrderStatus,
 };
+use handover_events::{AggregateRef, EventId, OutboxStatus};
 use tracing::{info, warn};
 
 use super::ConsistencySettings;

@@ -5,7 +5,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
-use handover_domain::{Refund, RefundId, RefundStatus, Trace};
+use handover_domain::{Refund, RefundId, RefundStatus};
+use handover_events::Trace;
 use tracing::{info, warn};
 
 use super::RefundSettings;

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Account, Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting,
-    Purse, TenantId, UserId,
+    Purse, UserId,
 };
+use handover_events::TenantId;
 
 use super::{Changed, Numbered, StoreError};
 

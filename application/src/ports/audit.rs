@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::{Numbered, StoreError};
 

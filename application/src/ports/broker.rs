@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
 use async_trait::async_trait;
-use handover_domain::EventId;
+use handover_events::EventId;
 
 use crate::topology::Topology;
 

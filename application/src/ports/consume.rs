@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::{Numbered, OutboxRow, StoreError};
 

@@ -4,7 +4,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{CreditCounts, CreditStep, EventId, OrderId, TenantId, UserId};
+use handover_domain::{CreditCounts, CreditStep, OrderId, UserId};
+use handover_events::{EventId, TenantId};
 
 use super::StoreError;
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::{Changed, Numbered, StoreError};
 use crate::foreign::{hash, storable};

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, OrderId, OrderStatus, ProductId, TenantId, UserId};
+use handover_domain::{OrderId, OrderStatus, ProductId, UserId};
+use handover_events::{EventId, TenantId};
 
 use super::{OrderSide, StoreError};
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, HistoryKind, TenantId};
+use handover_events::{EventId, HistoryKind, TenantId};
 
 use super::StoreError;
 

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{TenantId, UserId};
+use handover_domain::UserId;
+use handover_events::TenantId;
 
 use super::{Changed, StoreError};
 use crate::lease_watch::is_of_the_future;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::Partition;
+use handover_events::Partition;
 
 use super::{Changed, StoreError};
 
@@ -61,7 +61,7 @@ pub trait LeaseQueries: Send {
     /// The heartbeats of all relays that were not forgotten, alive or not, in order of their ids.
     async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError>;
 
-    /// All partitions in order; MUST always be [`handover_domain::PARTITIONS`] rows.
+    /// All partitions in order; MUST always be [`handover_events::PARTITIONS`] rows.
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError>;
 }
 

@@ -4,7 +4,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, OrderId, OrderStatus, TenantId, UserId};
+use handover_domain::{OrderId, OrderStatus, UserId};
+use handover_events::{EventId, TenantId};
 
 use super::{Numbered, OrderSide, StoreError};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId, Trace};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId, Trace};
 
 use super::{Confirmed, Numbered, PartitionHold, StoreError};
 

@@ -1,7 +1,8 @@
 //! Payments.
 
 use async_trait::async_trait;
-use handover_domain::{OrderId, Payment, PaymentId, TenantId};
+use handover_domain::{OrderId, Payment, PaymentId};
+use handover_events::TenantId;
 
 use super::{Changed, StoreError};
 

@@ -1,7 +1,8 @@
 //! Products.
 
 use async_trait::async_trait;
-use handover_domain::{Product, ProductId, ProductStatus, TenantId};
+use handover_domain::{Product, ProductId, ProductStatus};
+use handover_events::TenantId;
 
 use super::{Changed, StoreError};
 

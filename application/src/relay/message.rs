@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::Envelope;
+use handover_events::Envelope;
 use serde_json::Value;
 
 use crate::EventRegistry;

@@ -11,7 +11,7 @@ mod window;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::PartitionSet;
+use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{PARTITIONS, Partition, PartitionSet};
+use handover_events::{PARTITIONS, Partition, PartitionSet};
 use tokio::time::Instant;
 use tracing::info;
 

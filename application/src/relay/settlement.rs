@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSet};
+use handover_events::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSet};
 use tracing::{error, info, warn};
 
 use super::Relay;

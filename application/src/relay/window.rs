@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_domain::{EventId, OutboxStatus, Retry};
+use handover_events::{EventId, OutboxStatus, Retry};
 use tracing::warn;
 
 use super::Relay;

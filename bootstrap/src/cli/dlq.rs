@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use handover_application::ports::DeadLetterStatus;
 use handover_application::use_cases::operations::Reason;
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::values::{cursor, letter_status, reason, tenant, whole};
 use super::{Common, OutputArgs};

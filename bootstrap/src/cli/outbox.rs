@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use handover_application::use_cases::operations::{Pace, Reason};
-use handover_domain::{EventId, OutboxStatus, TenantId};
+use handover_events::{EventId, OutboxStatus, TenantId};
 
 use super::values::{cursor, event, pace, reason, status, tenant, time, whole};
 use super::{Common, OutputArgs, PageArgs};

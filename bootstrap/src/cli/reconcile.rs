@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use handover_application::use_cases::operations::Reason;
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::values::{duration, reason, tenant, time};
 use super::{Common, OutputArgs};

@@ -1,6 +1,6 @@
 use clap::CommandFactory;
 use handover_application::{Role, service::Roles};
-use handover_domain::OutboxStatus;
+use handover_events::OutboxStatus;
 
 use super::*;
 

@@ -15,13 +15,13 @@ pub struct TokenArgs {
     #[command(flatten)]
     pub common: Common,
     /// The user's id
-    #[arg(long, value_name = "ID", value_parser = whole(1..=handover_domain::MAX_ID))]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=handover_events::MAX_ID))]
     pub user: i64,
     /// What the user may do; may be given more than once: user, operator, platform, pii
     #[arg(long = "role", value_name = "ROLE", value_parser = parse_role, default_value = "user")]
     pub roles: Vec<Role>,
     /// The marketplace
-    #[arg(long, value_name = "ID", value_parser = whole(1..=handover_domain::MAX_ID), default_value = "1")]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=handover_events::MAX_ID), default_value = "1")]
     pub tenant: i64,
     /// For how long it is good
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1h")]

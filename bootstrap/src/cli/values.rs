@@ -9,7 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_application::ports::DeadLetterStatus;
 use handover_application::use_cases::operations::{Pace, Reason};
-use handover_domain::{EventId, IdError, OrderId, OutboxStatus, TenantId};
+use handover_domain::OrderId;
+use handover_events::{EventId, IdError, OutboxStatus, TenantId};
 
 pub(super) fn status(name: &str) -> Result<OutboxStatus, String> {
     name.to_ascii_uppercase().parse().map_err(|_| "known are new, retry, sent, failed".to_owned())

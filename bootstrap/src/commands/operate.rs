@@ -4,7 +4,7 @@ use handover_application::ports::OutboxFilter;
 use handover_application::use_cases::operations::{
     self, DiscardLetters, Letters, MAX_NAMED, Named, RedriveEvents, RedriveFilter, ReplayLetters, Rows,
 };
-use handover_domain::EventId;
+use handover_events::EventId;
 use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use serde::Serialize;
 

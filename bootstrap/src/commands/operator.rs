@@ -3,7 +3,7 @@
 
 use handover_application::use_cases::{UseCaseError, operations};
 use handover_application::{Actor, App, CommandContext, Trace};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 use handover_sql::SqlStore;
 
 use crate::Failure;

@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use handover_domain::{Jitter, RetryPolicy, RetryPolicyError};
+use handover_events::{Jitter, RetryPolicy, RetryPolicyError};
 use toml::{Table, Value};
 
 use super::error::ConfigError;

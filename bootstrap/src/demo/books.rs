@@ -10,7 +10,8 @@ use handover_application::ports::{
     ListingEntry, MarketStore, MarketView, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow,
     ShipmentTask, StoreError,
 };
-use handover_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, TenantId, UserId};
+use handover_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, UserId};
+use handover_events::TenantId;
 
 pub(super) use assets::Assets;
 

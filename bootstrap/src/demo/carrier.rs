@@ -17,7 +17,7 @@ use handover_application::ports::{
 };
 use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_application::topology::Topology;
-use handover_domain::EventId;
+use handover_events::EventId;
 
 use super::mishaps::{Fate, Line, Mishaps};
 

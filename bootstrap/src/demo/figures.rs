@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{EventId, RefundStatus};
+use handover_domain::RefundStatus;
+use handover_events::EventId;
 use serde::Serialize;
 
 use super::books::Books;

@@ -44,7 +44,8 @@ impl Gateway for DayGateway {
 mod tests {
     use std::sync::Mutex;
 
-    use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId, Trace};
+    use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
+    use handover_events::Trace;
 
     use super::*;
 

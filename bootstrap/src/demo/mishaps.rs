@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use handover_application::ports::{BrokerError, Clock};
 use handover_application::queues::FULFILLMENT_QUEUE;
-use handover_domain::EventId;
+use handover_events::EventId;
 use handover_system::SystemClock;
 use tokio::sync::watch;
 

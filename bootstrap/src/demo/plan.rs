@@ -2,7 +2,8 @@
 
 mod wishes;
 
-use handover_domain::{IdError, Money, UserId};
+use handover_domain::{Money, UserId};
+use handover_events::IdError;
 
 use super::dice::Dice;
 pub(super) use wishes::{Asked, Cover, Gifts, Voucher};

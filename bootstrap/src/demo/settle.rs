@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use handover_application::App;
 use handover_application::ports::{Clock, MarketStore, StoreError};
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 use handover_system::SystemClock;
 use tokio::time::Instant;
 

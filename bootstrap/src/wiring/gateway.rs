@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use handover_application::ports::{Gateway, RefundRequest};
 use handover_application::use_cases::{SettleRefund, settle_refund};
 use handover_application::{Actor, App, CommandContext};
-use handover_domain::{RefundResult, TenantId};
+use handover_domain::RefundResult;
+use handover_events::TenantId;
 use handover_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
 
 use crate::config::{Config, GatewayChoice};

@@ -4,7 +4,8 @@ use std::net::TcpListener;
 
 use chrono::TimeDelta;
 use handover_application::ports::{Clock, EventMetadata, NewEvent};
-use handover_domain::{AggregateRef, Money, Product, ProductStatus, TenantId};
+use handover_domain::{Money, Product, ProductStatus};
+use handover_events::{AggregateRef, TenantId};
 use handover_system::SystemClock;
 use serde_json::Value;
 

@@ -2,6 +2,7 @@
 
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 use handover_system::SystemClock;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use handover_application::Wake;
 use handover_application::ports::*;
-use handover_domain::*;
+use handover_events::*;
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 use serde_json::{Value, json};

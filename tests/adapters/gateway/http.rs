@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use handover_application::ports::{Clock, Gateway, GatewayError, RefundRequest};
-use handover_domain::{Currency, Money, Trace};
+use handover_domain::{Currency, Money};
+use handover_events::Trace;
 use handover_gateway::{Endpoint, HttpGateway, Unusable};
 use handover_memory::{ManualClock, VirtualClock};
 use serde_json::json;

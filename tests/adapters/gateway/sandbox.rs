@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_application::Tasks;
 use handover_application::ports::{Gateway, RefundRequest};
-use handover_domain::{Currency, Money, RefundResult, Trace};
+use handover_domain::{Currency, Money, RefundResult};
+use handover_events::Trace;
 use handover_gateway::{Reports, SandboxGateway};
 use handover_memory::ManualClock;
 

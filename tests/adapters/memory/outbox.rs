@@ -7,7 +7,7 @@ use handover_application::ports::{
     Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
 };
 use handover_contract::samples::due_at;
-use handover_domain::{AggregateRef, OutboxStatus, PartitionSet};
+use handover_events::{AggregateRef, OutboxStatus, PartitionSet};
 use handover_memory::{MemoryStore, SeededChance};
 
 use super::store::{START, event, store};

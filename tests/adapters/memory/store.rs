@@ -6,7 +6,8 @@ use std::task::{Context, Waker};
 use chrono::{DateTime, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Changed, EventMetadata, IdKind, NewEvent, Store, StoreError};
-use handover_domain::{AggregateRef, Money, Product, ProductAction, ProductId, ProductStatus, TenantId};
+use handover_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
+use handover_events::{AggregateRef, TenantId};
 use handover_memory::{MemoryStore, VirtualClock};
 
 pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;

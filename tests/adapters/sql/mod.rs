@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono::Utc;
 use handover_application::Wake;
 use handover_application::ports::{EventMetadata, NewEvent, Store, StoreError};
-use handover_domain::{AggregateRef, EventId, TenantId};
+use handover_events::{AggregateRef, EventId, TenantId};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 

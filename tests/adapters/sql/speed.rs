@@ -11,7 +11,7 @@ use handover_application::ports::{
 };
 use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{due_at, unordered};
-use handover_domain::{ConsumeStatus, OutboxStatus, TenantId};
+use handover_events::{ConsumeStatus, OutboxStatus, TenantId};
 use handover_sql::{DatabaseBroker, SqlStore};
 
 use super::{append, event, fixture};

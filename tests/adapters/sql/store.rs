@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{TimeDelta, Utc};
 use handover_application::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError};
 use handover_contract::samples::due_at;
-use handover_domain::{Partition, PartitionSet, TenantId};
+use handover_events::{Partition, PartitionSet, TenantId};
 use sqlx::Executor;
 
 use super::{append, event, fixture};

@@ -6,8 +6,9 @@ use handover_application::ports::{NewEvent, Work};
 use handover_application::{Actor, App, CommandContext, Trace, with_tx};
 use handover_domain::{
     AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
-    ProductStatus, TenantId, Title, UserId,
+    ProductStatus, Title, UserId,
 };
+use handover_events::TenantId;
 
 use crate::error::{BenchError, service_error};
 

@@ -12,7 +12,8 @@ use axum::http::{HeaderMap, Method, Request};
 use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{Bucket, OnFailed};
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
-use handover_domain::{PointsRules, TenantId, UserId};
+use handover_domain::{PointsRules, UserId};
+use handover_events::TenantId;
 use handover_http::{
     Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
 };

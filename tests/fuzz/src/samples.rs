@@ -4,7 +4,8 @@ use handover::config::{Config, Shown, Sources};
 use handover_domain::EventType;
 use serde_json::{Map, Value, json};
 
-const ENVELOPE: &str = include_str!("../../../domain/tests/golden/order_created_with_assets.json");
+const ENVELOPE: &str =
+    include_str!("../../../domain/marketplace/tests/golden/order_created_with_assets.json");
 
 /// An Ed25519 key (RFC 8032 §7.1, test 1), and an RSA modulus of 2048 bits that nobody has the other half of.
 pub(crate) const KEYS: &str = include_str!("keys.json");

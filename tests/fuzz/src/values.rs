@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use handover::config::{Config, ConfigError, Sources};
-use handover_domain::{Envelope, EventBody, EventType};
+use handover_domain::{EventBody, EventType};
+use handover_events::Envelope;
 use handover_http::{KeySet, TokenRules, Tokens};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub(crate) fn envelope(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(read) = Envelope::parse(text) else { return };
     assert_eq!(Envelope::parse(&read.to_json()).as_ref(), Ok(&read), "{text}");
-    let Ok(body) = read.body() else { return };
+    let Ok(body) = EventBody::of(&read) else { return };
     let event_type: EventType = read.event_type.parse().unwrap();
     let payload: Value = serde_json::from_str(&body.to_json()).unwrap();
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");

@@ -2,7 +2,7 @@
 
 use handover_application::ports::{DueQuery, OnFailed, OutboxFilter, OutboxRow, Store};
 use handover_contract::samples::{aggregate, due_at, event, start, unordered};
-use handover_domain::{Partition, PartitionSet, TenantId};
+use handover_events::{Partition, PartitionSet, TenantId};
 use handover_tests::servers::database::ServerKind;
 
 use super::{Fixture, append, on_every_server};

@@ -6,7 +6,7 @@ use handover_application::Wake;
 use handover_application::ports::{Store, StoreError};
 use handover_contract::PATIENCE;
 use handover_contract::samples::{event, start};
-use handover_domain::EventId;
+use handover_events::EventId;
 use handover_memory::ManualClock;
 use handover_sql::SqlStore;
 use handover_tests::server_rigs::open;

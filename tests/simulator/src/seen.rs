@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use handover_domain::{AggregateRef, EventId};
+use handover_events::{AggregateRef, EventId};
 use tokio::time::Instant;
 
 /// What was seen.

@@ -8,7 +8,8 @@ use handover_application::{
     ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Rules, Settings,
     TimeoutSettings,
 };
-use handover_domain::{Jitter, PointsRules, RetryPolicy};
+use handover_domain::PointsRules;
+use handover_events::{Jitter, RetryPolicy};
 
 use super::dice::Dice;
 use super::ports::store::Flavour;

@@ -72,11 +72,11 @@ struct Flawed {
     flaw: Flaw,
 }
 
-fn confirmed(event: &handover_domain::EventId) -> PublishOutcome {
+fn confirmed(event: &handover_events::EventId) -> PublishOutcome {
     Outgoing::new(event.clone(), String::new(), Message::default()).confirmed()
 }
 
-fn returned(event: &handover_domain::EventId) -> PublishOutcome {
+fn returned(event: &handover_events::EventId) -> PublishOutcome {
     Outgoing::new(event.clone(), String::new(), Message::default()).returned("no route")
 }
 

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use handover_application::ports::DeadLetterStatus;
 use handover_application::use_cases::operations::{FindingKind, Mended, Pace, Reason, TimelineKind};
-use handover_domain::{self as domain, MAX_ID, Product, Refund, Shipment};
+use handover_domain::{self as domain, Product, Refund, Shipment};
+use handover_events::MAX_ID;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
@@ -111,11 +112,11 @@ kinds! {
     /// Where a refund stands.
     RefundStatus = named(domain::RefundStatus::ALL, domain::RefundStatus::as_str);
     /// Where an event stands on its way to the broker.
-    OutboxStatus = named(domain::OutboxStatus::ALL, domain::OutboxStatus::as_str);
+    OutboxStatus = named(handover_events::OutboxStatus::ALL, handover_events::OutboxStatus::as_str);
     /// Where an event stands that can be sent once more.
-    RedrivenStatus = one_of([domain::OutboxStatus::Failed, domain::OutboxStatus::Sent].map(domain::OutboxStatus::as_str));
+    RedrivenStatus = one_of([handover_events::OutboxStatus::Failed, handover_events::OutboxStatus::Sent].map(handover_events::OutboxStatus::as_str));
     /// Where an event stands at a consumer.
-    ConsumeStatus = named(domain::ConsumeStatus::ALL, domain::ConsumeStatus::as_str);
+    ConsumeStatus = named(handover_events::ConsumeStatus::ALL, handover_events::ConsumeStatus::as_str);
     /// What was decided about a dead letter.
     LetterStatus = named(DeadLetterStatus::ALL, DeadLetterStatus::as_str);
     /// Where what an order holds of an asset stands.

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::BadFilter;
-use handover_domain::{IdError, MoneyError, TextError};
+use handover_domain::MoneyError;
+use handover_events::{IdError, TextError};
 
 use crate::language::Language;
 

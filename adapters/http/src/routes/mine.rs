@@ -8,7 +8,8 @@ use handover_application::ports::{
     BuyerCredit, ListingEntry, Notification, Numbered, OrderSide, ShipmentTask,
 };
 use handover_application::use_cases;
-use handover_domain::{CreditCounts, EventId, OrderId, OrderStatus, ProductId, UserId};
+use handover_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
+use handover_events::EventId;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{Discarded, Redriven, Refused, Replayed};
-use handover_domain::EventId;
+use handover_events::EventId;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use handover_application::ports::{AuditEntry, Consumed, Numbered};
 use handover_application::use_cases::operations::Parked;
-use handover_domain::{ConsumeStatus, EventId, TenantId};
+use handover_events::{ConsumeStatus, EventId, TenantId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Blocked, Numbered, OutboxRow};
-use handover_domain::{EventId, OutboxStatus, TenantId};
+use handover_events::{EventId, OutboxStatus, TenantId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{Finding, FindingKind, Mended, Reconciliation};
-use handover_domain::{EventId, OrderId, TenantId};
+use handover_domain::OrderId;
+use handover_events::{EventId, TenantId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

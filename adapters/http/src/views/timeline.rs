@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::use_cases::operations::{Timeline, TimelineItem};
-use handover_domain::{EventId, OrderId};
+use handover_domain::OrderId;
+use handover_events::EventId;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -1,7 +1,8 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: what operators give.
 
 use handover_application::{Role, with_tx};
-use handover_domain::{Balance, Purse, TenantId, UserId};
+use handover_domain::{Balance, Purse, UserId};
+use handover_events::TenantId;
 use serde_json::{Value, json};
 
 use crate::client::Answer;

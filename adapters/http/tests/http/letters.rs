@@ -2,7 +2,7 @@
 
 use handover_application::Role;
 use handover_application::ports::{Consumption, DeadLetter, DeadLetterStatus, Expected};
-use handover_domain::{ConsumeStatus, EventId, TenantId};
+use handover_events::{ConsumeStatus, EventId, TenantId};
 use serde_json::{Value, json};
 
 use crate::world::{STRANGER, World};

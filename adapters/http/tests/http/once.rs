@@ -10,7 +10,8 @@ use handover_application::jobs::RequestSweep;
 use handover_application::ports::RequestScope;
 use handover_application::use_cases::{ListProduct, UseCaseError, list_product};
 use handover_application::{Actor, CommandContext, Role, Trace};
-use handover_domain::{Money, TenantId, Title, UserId};
+use handover_domain::{Money, Title, UserId};
+use handover_events::TenantId;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 

@@ -2,7 +2,8 @@
 
 use handover_application::ports::Changed;
 use handover_application::{Role, with_tx};
-use handover_domain::{CancelReason, OrderId, OrderStatus, TenantId};
+use handover_domain::{CancelReason, OrderId, OrderStatus};
+use handover_events::TenantId;
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, STRANGER, World};

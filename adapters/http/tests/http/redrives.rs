@@ -2,7 +2,7 @@
 
 use handover_application::Role;
 use handover_application::ports::FailedPublish;
-use handover_domain::{EventId, OutboxStatus};
+use handover_events::{EventId, OutboxStatus};
 use serde_json::{Value, json};
 
 use crate::client::Answer;

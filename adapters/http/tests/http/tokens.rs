@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use handover_application::Role;
-use handover_domain::{TenantId, UserId};
+use handover_domain::UserId;
+use handover_events::TenantId;
 use handover_http::{Claims, TokenError, Tokens, WeakSecret};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};

@@ -13,7 +13,8 @@ use handover_application::ports::{
     Taken, Work,
 };
 use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
-use handover_domain::{PointsRules, TenantId, UserId};
+use handover_domain::{PointsRules, UserId};
+use handover_events::TenantId;
 use handover_http::{
     Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
 };

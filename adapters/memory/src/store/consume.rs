@@ -9,7 +9,7 @@ use handover_application::ports::{
     ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
     Numbered, OutboxRow, StoreError, Unapplied,
 };
-use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::limited;
 use super::outbox_index::{of_aggregate, sent_between};

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use handover_application::ports::{
     BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind, Numbered, StoreError,
 };
-use handover_domain::{EventId, OrderId, TenantId, UserId};
+use handover_domain::{OrderId, UserId};
+use handover_events::{EventId, TenantId};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
 use super::locks::Lock;

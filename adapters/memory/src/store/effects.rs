@@ -8,7 +8,8 @@ use handover_application::ports::{
     EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
     Numbered, OrderSide, SHIPMENT, ShipmentTask, StoreError,
 };
-use handover_domain::{EventId, OrderId, ProductId, TenantId, UserId};
+use handover_domain::{OrderId, ProductId, UserId};
+use handover_events::{EventId, TenantId};
 
 use super::locks::Lock;
 use super::statement::next;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
-use handover_domain::EventId;
+use handover_events::EventId;
 
 use super::statement::next;
 use super::tables::Row;

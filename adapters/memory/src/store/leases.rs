@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
     Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
 };
-use handover_domain::{ConsumeStatus, Partition};
+use handover_events::{ConsumeStatus, Partition};
 
 use super::locks::Lock;
 use super::statement::Statement;

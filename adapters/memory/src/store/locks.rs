@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use handover_application::ports::{EffectKind, IdKind, RelayId, RequestScope, StoreError};
 use handover_domain::{
-    Asset, CouponId, EventId, OperationKey, OrderId, Partition, PaymentId, ProductId, Purse, RefundId,
-    TenantId, UserId,
+    Asset, CouponId, OperationKey, OrderId, PaymentId, ProductId, Purse, RefundId, UserId,
 };
+use handover_events::{EventId, Partition, TenantId};
 use tokio::sync::Notify;
 
 use super::unit::MemoryUnit;

@@ -37,7 +37,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::Wake;
 use handover_application::ports::{Clock, MarketView, OutboxRow, Store, StoreError, Work};
-use handover_domain::{Asset, EventId, OrderId, OutboxStatus, TenantId};
+use handover_domain::{Asset, OrderId};
+use handover_events::{EventId, OutboxStatus, TenantId};
 
 use crate::clock::moved;
 use locks::{LockTable, UnitId};

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use handover_application::ports::{
     EffectKind, Notification, NotificationQueries, NotificationRepo, Numbered, StoreError, notified_of,
 };
-use handover_domain::{EventId, OrderId, TenantId, UserId};
+use handover_domain::{OrderId, UserId};
+use handover_events::{EventId, TenantId};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
 use super::limited;

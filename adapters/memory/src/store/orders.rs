@@ -7,7 +7,8 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, OrderQueries, OrderRepo, OrderSide, StoreError};
-use handover_domain::{Order, OrderId, OrderStatus, TenantId, UserId};
+use handover_domain::{Order, OrderId, OrderStatus, UserId};
+use handover_events::TenantId;
 
 use super::locks::Lock;
 use super::tables::{Row, below};

@@ -10,7 +10,7 @@ use handover_application::ports::{
     OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId, StoreError,
     UnorderedTypes,
 };
-use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 
 use super::leases::still_held;
 use super::locks::Lock;

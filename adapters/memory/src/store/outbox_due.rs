@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
-use handover_domain::{AggregateRef, OutboxStatus, TenantId};
+use handover_events::{AggregateRef, OutboxStatus, TenantId};
 
 use super::limited;
 use super::outbox_index::{of_aggregate, place};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::OutboxRow;
-use handover_domain::{AggregateRef, EventId};
+use handover_events::{AggregateRef, EventId};
 
 use super::outbox_due::is_unreleased;
 use super::statement::Statement;

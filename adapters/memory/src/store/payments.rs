@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{Changed, PaymentQueries, PaymentRepo, StoreError};
-use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus, TenantId};
+use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus};
+use handover_events::TenantId;
 
 use super::conflict;
 use super::locks::Lock;

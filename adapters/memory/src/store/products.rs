@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use handover_application::ports::{Changed, ProductQueries, ProductRepo, StoreError};
-use handover_domain::{Product, ProductId, ProductStatus, TenantId};
+use handover_domain::{Product, ProductId, ProductStatus};
+use handover_events::TenantId;
 
 use super::locks::Lock;
 use super::tables::{Row, below};

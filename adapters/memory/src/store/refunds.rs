@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, RefundQueries, RefundRepo, StoreError};
-use handover_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus, TenantId};
+use handover_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
+use handover_events::TenantId;
 
 use super::locks::Lock;
 use super::statement::Statement;

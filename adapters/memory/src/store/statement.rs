@@ -5,7 +5,8 @@ use handover_application::ports::{
     AuditEntry, Clock, CreditChange, Heartbeat, HistoryEntry, KeptRequest, ListingChange, NewShipmentTask,
     Notification, Numbered, OutboxRow, PartitionLease,
 };
-use handover_domain::{Balance, Coupon, Hold, Order, Partition, Payment, Product, Refund};
+use handover_domain::{Balance, Coupon, Hold, Order, Payment, Product, Refund};
+use handover_events::Partition;
 
 use super::State;
 use super::assets::{EntryRow, OperationRow};

@@ -10,7 +10,7 @@ use crate::turn::yield_now;
 use async_trait::async_trait;
 use handover_application::Wake;
 use handover_application::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
-use handover_domain::Partition;
+use handover_events::Partition;
 use tokio::sync::Notify;
 
 use super::Shared;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use handover_application::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::page::Page;
 use crate::row::Row;

@@ -8,7 +8,7 @@ use handover_application::ports::{
     ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Numbered,
     OutboxRow, StoreError, Unapplied,
 };
-use handover_domain::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
 
-use handover_domain::{ConsumeStatus, EventId};
+use handover_events::{ConsumeStatus, EventId};
 
 use super::consume::subscription;
 use crate::dialect::{LookUp, MAX_ROWS, padded};

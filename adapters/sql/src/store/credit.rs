@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, StoreError};
-use handover_domain::{CreditCounts, OrderId, TenantId, UserId};
+use handover_domain::{CreditCounts, OrderId, UserId};
+use handover_events::TenantId;
 
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;

@@ -7,7 +7,7 @@ use handover_application::ports::{
     Changed, DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
     Numbered, StoreError,
 };
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::changed;
 use super::page::Page;

@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
-use handover_domain::PartitionSet;
+use handover_events::PartitionSet;
 
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};

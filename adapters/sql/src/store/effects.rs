@@ -7,7 +7,8 @@ use handover_application::ports::{
     EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
     NewShipmentTask, Numbered, OrderSide, SHIPMENT, ShipmentTask, StoreError,
 };
-use handover_domain::{OrderId, ProductId, TenantId, UserId};
+use handover_domain::{OrderId, ProductId, UserId};
+use handover_events::TenantId;
 
 use super::limit;
 use crate::dialect::{LookUp, MAX_ROWS, padded};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use handover_application::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
-use handover_domain::EventId;
+use handover_events::EventId;
 
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;

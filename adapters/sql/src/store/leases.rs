@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::{
     Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
 };
-use handover_domain::Partition;
+use handover_events::Partition;
 
 use super::changed;
 use crate::dialect::{marks, padded};

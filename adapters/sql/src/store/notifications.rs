@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use handover_application::ports::{
     Notification, NotificationQueries, NotificationRepo, Numbered, OrderSide, StoreError,
 };
-use handover_domain::{OrderId, TenantId, UserId};
+use handover_domain::{OrderId, UserId};
+use handover_events::TenantId;
 
 use super::limit;
 use crate::row::Row;

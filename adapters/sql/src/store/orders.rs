@@ -7,8 +7,9 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, OrderQueries, OrderRepo, OrderSide, StoreError};
 use handover_domain::{
     Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
-    Shipment, TenantId, UserId,
+    Shipment, UserId,
 };
+use handover_events::TenantId;
 
 use super::{changed, limit};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};

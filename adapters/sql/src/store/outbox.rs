@@ -9,7 +9,7 @@ use handover_application::ports::{
     OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId,
     StoreError, UnorderedTypes,
 };
-use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use serde_json::{Map, Value as Json};
 
 use super::page::Page;

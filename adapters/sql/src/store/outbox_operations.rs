@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::{
     Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
 };
-use handover_domain::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 
 use super::due::{EARLIER, LATER, SAME, is_ordered, names};
 use super::outbox::{COLUMNS, outbox_row};

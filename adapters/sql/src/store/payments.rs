@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use handover_application::ports::{Changed, PaymentQueries, PaymentRepo, StoreError};
-use handover_domain::{Currency, OrderId, Payment, PaymentId, TenantId};
+use handover_domain::{Currency, OrderId, Payment, PaymentId};
+use handover_events::TenantId;
 
 use super::changed;
 use crate::row::Row;

@@ -12,10 +12,8 @@ use handover_application::ports::{
     OrderQueries as _, OutboxQueries as _, OutboxRepo as _, Redrive, RefundQueries as _, RequestRepo as _,
     StoreError, UnorderedTypes,
 };
-use handover_domain::{
-    AggregateRef, ConsumeStatus, EventId, OperationKey, OrderId, OutboxStatus, PartitionSet, Purse, TenantId,
-    UserId,
-};
+use handover_domain::{OperationKey, OrderId, Purse, UserId};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 
 use super::due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations, payments};

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use handover_application::ports::{Changed, ProductQueries, ProductRepo, StoreError};
-use handover_domain::{Product, ProductId, ProductStatus, TenantId, Title};
+use handover_domain::{Product, ProductId, ProductStatus, Title};
+use handover_events::TenantId;
 
 use super::{changed, limit};
 use crate::row::Row;

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, RefundQueries, RefundRepo, StoreError};
-use handover_domain::{Currency, OrderId, Refund, RefundId, TenantId};
+use handover_domain::{Currency, OrderId, Refund, RefundId};
+use handover_events::TenantId;
 
 use super::{changed, limit};
 use crate::dialect::Dialect;

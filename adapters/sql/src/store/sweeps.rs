@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Duration, Utc};
 use handover_application::ports::StoreError;
-use handover_domain::{Asset, OrderId, Purse, TenantId, UserId};
+use handover_domain::{Asset, OrderId, Purse, UserId};
+use handover_events::TenantId;
 
 use super::assets::{coupons, holds, operations};
 use super::{orders, refunds};

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{AggregateType, EnvelopeError, EventBody, EventId, Order, OrderId, TenantId};
+use handover_domain::{AggregateType, EventBody, Order, OrderId};
+use handover_events::{EnvelopeError, EventId, TenantId};
 
 use crate::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 use crate::mutants::{Mutant, planted};
@@ -13,7 +14,7 @@ use crate::ports::{EffectKind, Work};
 
 /// What an event says. Of a type that is not the marketplace's, or without the fields of its type, it is unrecoverable.
 pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
-    event.envelope.body().map_err(|error| {
+    EventBody::of(&event.envelope).map_err(|error| {
         if matches!(error, EnvelopeError::UnknownType { .. }) {
             untaken(event)
         } else {

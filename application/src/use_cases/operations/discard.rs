@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handover_domain::{ConsumeStatus, EventId};
+use handover_events::{ConsumeStatus, EventId};
 use tracing::warn;
 
 use super::letters::{Letters, Refused, UNDECIDED, decided};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use handover_domain::{
     Account, Asset, AssetOperation, Coupon, CouponId, CouponStatus, Money, OperationKey, OperationKind,
-    Points, Posting, Purse, TenantId, UserId,
+    Points, Posting, Purse, UserId,
 };
+use handover_events::TenantId;
 
 use super::{Action, Operator, Reason, asked, found_done};
 use crate::idempotency::{Effect, with_answer};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use handover_domain::TenantId;
+use handover_events::TenantId;
 use serde_json::{Map, Value};
 
 use super::{Named, OperationError, Operator, asked};

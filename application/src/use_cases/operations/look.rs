@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use handover_domain::{EventId, TenantId};
+use handover_events::{EventId, TenantId};
 use serde_json::Value;
 
 use super::{Action, OperationError, Operator, count, events_of};

@@ -1,6 +1,6 @@
 //! Who operates the outbox, what it may see, and why it is refused.
 
-use handover_domain::{TenantId, Trace};
+use handover_events::{TenantId, Trace};
 
 use crate::UnitError;
 use crate::mutants::{Mutant, planted};

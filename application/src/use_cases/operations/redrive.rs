@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{EventId, OutboxStatus, TenantId};
+use handover_events::{EventId, OutboxStatus, TenantId};
 use serde_json::{Map, Value};
 use tracing::warn;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_domain::{AggregateRef, TenantId};
+use handover_events::{AggregateRef, TenantId};
 
 use super::{Action, OperationError, Operator, Reason, asked, done_before};
 use crate::ports::{AuditEntry, OnFailed, StoreError};

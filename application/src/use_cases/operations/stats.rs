@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use handover_domain::{ConsumeStatus, TenantId};
+use handover_events::{ConsumeStatus, TenantId};
 use tracing::debug;
 
 use super::{Action, OperationError, Operator};

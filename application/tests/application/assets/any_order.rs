@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use handover_application::ports::OutboxRow;
 use handover_application::use_cases::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::market::{Market, With, buyer, operator, points};
 use crate::support::{BUYER, TENANT, by};

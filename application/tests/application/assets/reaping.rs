@@ -5,6 +5,7 @@ use handover_application::jobs::{LockTimeoutReaper, Reaped};
 use handover_application::ports::OutboxRow;
 use handover_application::use_cases::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::market::{Market, With};
 use crate::support::{BUYER, by, pass, secs};

@@ -7,6 +7,7 @@ use handover_application::ports::{AuditFilter, Changed, DeadLetter, DeadLetterSt
 use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::market::{Market, With, operator};
 use crate::support::{BUYER, TENANT, by, message, pass, secs};

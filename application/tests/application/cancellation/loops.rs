@@ -10,7 +10,8 @@ use handover_application::ports::*;
 use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use handover_application::relay::Relay;
 use handover_application::{App, ConsumerSettings, RelaySettings, Wake};
-use handover_domain::{ConsumeStatus, Order, OutboxStatus};
+use handover_domain::Order;
+use handover_events::{ConsumeStatus, OutboxStatus};
 
 use super::world::*;
 use super::{Cut, step, sweep};

@@ -6,7 +6,7 @@ use handover_application::ports::*;
 use handover_application::queues::INVENTORY_QUEUE;
 use handover_application::use_cases::operations::*;
 use handover_application::{Actor, App, CommandContext, Role};
-use handover_domain::*;
+use handover_events::*;
 
 use super::world::*;
 use super::{Cut, step, sweep};

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_application::queues::DEAD_LETTER_QUEUE;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{CommitFault, eventually, millis, pass, secs};

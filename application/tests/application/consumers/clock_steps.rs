@@ -1,7 +1,7 @@
 //! The clock that consumers follow is set back by five minutes.
 
 use chrono::TimeDelta;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use super::sweeps::left_behind;

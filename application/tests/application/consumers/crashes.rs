@@ -1,7 +1,7 @@
 //! Processes that end in the middle, and events that end processes.
 
 use handover_application::ConsumerSettings;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted};
 use crate::support::{World, eventually, millis, pass, secs};

@@ -1,7 +1,7 @@
 //! Deliveries of events that were applied before are ignored, and the history of the event says so.
 
 use handover_application::ports::*;
-use handover_domain::HistoryKind;
+use handover_events::HistoryKind;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{CommitFault, World, event_id, message, pass, secs};

@@ -7,7 +7,8 @@ use handover_application::consumers::{Applied, Event, Handler, HandlerError, Sub
 use handover_application::ports::*;
 use handover_application::service::{self, Roles};
 use handover_application::{EventSpec, Extensions, Marketplace, Settings};
-use handover_domain::{AggregateRef, ConsumeStatus, OutboxStatus, UserId};
+use handover_domain::UserId;
+use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus};
 
 use super::scripted::leave_effect;
 use crate::support::{TENANT, World, event_id, eventually, millis, secs};

@@ -8,6 +8,7 @@ use handover_application::service;
 use handover_application::use_cases::operations::{Finding, FindingKind};
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
 use handover_domain::*;
+use handover_events::*;
 
 use crate::assets::market::{Market, With};
 use crate::assets::reconciling::reconciled;

@@ -5,6 +5,7 @@ use handover_application::ports::*;
 use handover_application::queues::CREDIT_QUEUE;
 use handover_application::use_cases::{PlaceOrder, cancel_order, place_order};
 use handover_domain::*;
+use handover_events::*;
 
 use super::scripted::{Act, NAME, consuming};
 use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, pass, secs};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::{ConsumeStatus, OutboxStatus};
+use handover_events::{ConsumeStatus, OutboxStatus};
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{World, event_id, eventually, millis, pass, secs};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use handover_application::ConsumerSettings;
 use handover_application::Settings;
 use handover_application::service::{self, Roles};
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 use tokio::time::Instant;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};

@@ -9,6 +9,7 @@ use handover_application::topology::topic_matches;
 use handover_application::use_cases::{cancel_order, complete_order, ship_order};
 use handover_application::{ConsumerSettings, Settings};
 use handover_domain::*;
+use handover_events::*;
 
 use crate::support::{BUYER, SELLER, TENANT, World, by, eventually, pass, secs};
 

@@ -2,7 +2,7 @@
 
 use handover_application::ports::*;
 use handover_application::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, UNSTORABLE, World, eventually, message, millis, pass, sample, secs};

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use handover_application::ConsumerSettings;
 use handover_application::ports::*;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 use tokio::time::Instant;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};

@@ -7,6 +7,7 @@ use handover_application::queues::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
 use handover_application::use_cases::{PlaceOrder, place_order};
 use handover_application::{RelaySettings, TimeoutSettings};
 use handover_domain::*;
+use handover_events::*;
 
 use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs};
 

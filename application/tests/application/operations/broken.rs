@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
 use handover_application::{ConsumerSettings, Extensions};
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use handover_application::ConsumerSettings;
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::broken::{Broken, broken, whys, with_scripted};
 use super::carrier::{Carrier, Fate};

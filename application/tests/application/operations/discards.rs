@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
-use handover_domain::{ConsumeStatus, TenantId};
+use handover_events::{ConsumeStatus, TenantId};
 
 use super::broken::{Broken, broken, next_record, whys_of, with_scripted};
 use super::carrier::Fate;

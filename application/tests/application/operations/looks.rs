@@ -3,7 +3,7 @@
 use handover_application::CommandContext;
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
-use handover_domain::*;
+use handover_events::*;
 
 use super::broken::{broken, with_scripted};
 use super::operators::*;

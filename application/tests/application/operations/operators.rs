@@ -6,7 +6,7 @@ use handover_application::ports::*;
 use handover_application::use_cases::UseCaseError;
 use handover_application::use_cases::operations::*;
 use handover_application::{Actor, CommandContext, Role};
-use handover_domain::{AggregateRef, EventId, OutboxStatus, TenantId};
+use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
 
 use crate::support::{CommitFault, Process, TENANT, World, by, event_id, sample};
 

@@ -9,7 +9,7 @@ use handover_application::ports::*;
 use handover_application::service::{self, Roles};
 use handover_application::use_cases::operations::*;
 use handover_application::{CommandContext, Settings};
-use handover_domain::*;
+use handover_events::*;
 
 use super::operators::*;
 use crate::support::{CommitFault, Process, TENANT, World, event_id, pass, sample, secs};

@@ -3,7 +3,7 @@
 use handover_application::CommandContext;
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::broken::{broken, park, whys};
 use super::operators::*;

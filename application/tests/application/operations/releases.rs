@@ -4,7 +4,7 @@ use handover_application::CommandContext;
 use handover_application::RelaySettings;
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
-use handover_domain::*;
+use handover_events::*;
 
 use super::operators::*;
 use crate::support::{Process, TENANT, World, event_id, millis, pass, sample};

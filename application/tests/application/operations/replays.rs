@@ -2,7 +2,7 @@
 
 use handover_application::ports::*;
 use handover_application::use_cases::operations::*;
-use handover_domain::*;
+use handover_events::*;
 
 use super::broken::{broken, next_record, park, with_scripted};
 use super::operators::*;

@@ -3,7 +3,7 @@
 use handover_application::ports::*;
 use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_application::use_cases::operations::*;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::broken::{broken, broken_undrained, park, with_scripted};
 use super::operators::*;

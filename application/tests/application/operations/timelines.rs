@@ -7,6 +7,7 @@ use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_application::{MASK, RelaySettings, Settings};
 use handover_domain::*;
+use handover_events::*;
 
 use super::operators::*;
 use crate::support::{BUYER, Process, SELLER, TENANT, World, by, pass, secs};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::Envelope;
+use handover_events::Envelope;
 
 use super::carrier::{Publication, willing};
 use crate::support::{World, millis, pass, sample, secs};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::OutboxStatus;
+use handover_events::OutboxStatus;
 
 use super::carrier::{Fate, carrier_by_id, willing};
 use super::relay_on;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handover_application::ports::*;
 use handover_application::queues::WEBHOOK_QUEUE;
 use handover_application::{OnOutage, RelaySettings};
-use handover_domain::OutboxStatus;
+use handover_events::OutboxStatus;
 
 use super::carrier::{Fate, Slow, carrier, willing};
 use super::relay_on;

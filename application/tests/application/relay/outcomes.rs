@@ -2,7 +2,7 @@
 
 use handover_application::RelaySettings;
 use handover_application::ports::*;
-use handover_domain::{AggregateRef, HistoryKind, OutboxStatus, RetryPolicy};
+use handover_events::{AggregateRef, HistoryKind, OutboxStatus, RetryPolicy};
 
 use super::carrier::{Fate, carrier_by_id, willing};
 use super::relay_on;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use handover_application::RelaySettings;
 use handover_application::ports::*;
 use handover_application::queues::WEBHOOK_QUEUE;
-use handover_domain::OutboxStatus;
+use handover_events::OutboxStatus;
 
 use super::carrier::{Fate, Slow, carrier_by_id, willing};
 use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};
@@ -200,7 +200,7 @@ async fn a_relay_that_lost_its_lease_publishes_nothing_more() {
     let other = world.process_on(other);
     pass(LEASE).await;
     other.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
-    cut_off.wake.ring(handover_domain::PartitionSet::ALL);
+    cut_off.wake.ring(handover_events::PartitionSet::ALL);
     pass(secs(20)).await;
     assert!(windows.all().is_empty());
     cut_off.faults.set_away(false);

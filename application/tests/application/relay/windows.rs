@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use handover_application::RelaySettings;
 use handover_application::ports::*;
 use handover_application::queues::WEBHOOK_QUEUE;
-use handover_domain::OutboxStatus;
+use handover_events::OutboxStatus;
 
 use super::carrier::{Fate, carrier, willing};
 use super::relay_on;

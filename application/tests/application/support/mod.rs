@@ -14,6 +14,7 @@ use handover_application::relay::Relay;
 use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
+use handover_events::*;
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 
 pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults, UNSTORABLE};

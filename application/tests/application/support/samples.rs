@@ -6,6 +6,7 @@ use handover_application::relay::envelope_of;
 use handover_application::use_cases::SettlePayment;
 use handover_application::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::{BUYER, SELLER, TENANT, World};
 

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use handover_application::ports::IdKind;
 use handover_application::use_cases::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::orders::shipment;
 use crate::support::{BUYER, Process, SELLER, World, by};

@@ -7,6 +7,7 @@ use handover_application::use_cases::operations::*;
 use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
+use handover_events::*;
 
 use crate::support::{BUYER, CommitFault, Process, SELLER, TENANT, World, by, money, pass, report, secs};
 

@@ -4,6 +4,7 @@ use handover_application::ports::EventMetadata;
 use handover_application::use_cases::*;
 use handover_application::{Actor, CommandContext, Trace};
 use handover_domain::*;
+use handover_events::*;
 
 use crate::support::{BUYER, SELLER, World, by, gateway, money, report};
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use handover_domain::{Jitter, RetryPolicy};
+use handover_events::{Jitter, RetryPolicy};
 
 use super::{complaint, file, load, load_file};
 use crate::config::{Config, Sources};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use handover_application::ports::{ListingChangeKind, OrderSide, OutboxRow};
 use handover_domain::{
-    Asset, CreditCounts, CreditStep, EventBody, EventId, EventType, OperationKind, Order, OrderFacts,
-    OrderId, OrderStatus, UserId,
+    Asset, CreditCounts, CreditStep, EventBody, EventType, OperationKind, Order, OrderFacts, OrderId,
+    OrderStatus, UserId,
 };
+use handover_events::EventId;
 
 use super::super::books::Books;
 use super::holds::is_buried;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::DeadLetterStatus;
-use handover_domain::{ConsumeStatus, EventId, EventType, OrderStatus, OutboxStatus};
+use handover_domain::{EventType, OrderStatus};
+use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
 use super::{Against, Evidence, Promise, promise, seconds};
 

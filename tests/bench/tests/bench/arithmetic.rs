@@ -15,7 +15,7 @@ use handover_bench::port_recorder::EventTimes;
 use handover_bench::report::{Better, Figure, three_digits};
 use handover_bench::series::{Series, per_second};
 use handover_bench::statement_counter::{StatementTotals, kind_of};
-use handover_domain::{AggregateRef, EventId, OutboxStatus, TenantId};
+use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
 use tokio::time::Instant;
 
 #[test]

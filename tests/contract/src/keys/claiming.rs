@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use handover_application::ports::{Changed, KeptRequest, RequestScope, StoredAnswer};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 

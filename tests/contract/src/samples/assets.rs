@@ -3,8 +3,8 @@
 use handover_domain::{
     Account, Asset, AssetOperation, Balance, Coupon, CouponId, CouponStatus, Currency, Entry, Hold,
     HoldStatus, OperationKey, OperationKind, Posting, Purse, Refund, RefundCause, RefundId, RefundStatus,
-    TenantId,
 };
+use handover_events::TenantId;
 
 use super::{event_id, later, money, order_id, payment_id, start, trace, user};
 

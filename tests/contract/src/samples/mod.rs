@@ -15,10 +15,12 @@ use handover_application::ports::{
     PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
 };
 use handover_domain::{
-    AggregateRef, AggregateType, CancelReason, ConsumeStatus, CreditStep, Currency, EventId, EventType,
-    HistoryKind, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, OutboxStatus, Partition,
-    PartitionSet, Payment, PaymentId, PaymentStatus, Product, ProductId, ProductStatus, Shipment, TenantId,
-    Title, Trace, UserId,
+    AggregateType, CancelReason, CreditStep, Currency, EventType, Money, Order, OrderAssets, OrderId,
+    OrderNo, OrderStatus, Payment, PaymentId, PaymentStatus, Product, ProductId, ProductStatus, Shipment,
+    Title, UserId,
+};
+use handover_events::{
+    AggregateRef, ConsumeStatus, EventId, HistoryKind, OutboxStatus, Partition, PartitionSet, TenantId, Trace,
 };
 
 /// A title, message or name that only survives where text is kept as it is.

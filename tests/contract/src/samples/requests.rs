@@ -1,7 +1,7 @@
 //! Requests under idempotency keys.
 
 use handover_application::ports::{KeptRequest, RequestScope, RequestState, StoredAnswer};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::{later, start, user};
 

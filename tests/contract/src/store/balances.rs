@@ -2,7 +2,8 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::StoreError;
-use handover_domain::{Balance, MAX_ID, Purse, TenantId};
+use handover_domain::{Balance, Purse};
+use handover_events::{MAX_ID, TenantId};
 
 use super::races::{RACERS, race};
 use super::{StoreRig, begin, in_unit, view};

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Consumption, NewEvent};
-use handover_domain::{AggregateRef, ConsumeStatus, EventType};
+use handover_domain::EventType;
+use handover_events::{AggregateRef, ConsumeStatus};
 
 use super::consume::{append, in_status, record};
 use super::{StoreRig, begin, in_unit, view};

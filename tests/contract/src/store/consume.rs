@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::{ConsumeRecord, Consumption, Expected, NewEvent, StoreError};
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::{StoreRig, begin, commit, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, as_recorded, consumption, event, event_id, later};

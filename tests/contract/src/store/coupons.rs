@@ -1,7 +1,8 @@
 //! Coupons.
 
 use chrono::TimeDelta;
-use handover_domain::{Coupon, CouponStatus, MAX_ID, Money, TenantId};
+use handover_domain::{Coupon, CouponStatus, Money};
+use handover_events::{MAX_ID, TenantId};
 
 use super::races::{one_changed, race};
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};

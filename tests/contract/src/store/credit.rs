@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use handover_application::ports::{BuyerCredit, CreditChange, MarketStore, StoreError};
-use handover_domain::{CreditCounts, CreditStep, TenantId};
+use handover_domain::{CreditCounts, CreditStep};
+use handover_events::TenantId;
 use tokio::sync::Barrier;
 
 use super::super::within;

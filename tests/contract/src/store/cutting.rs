@@ -1,6 +1,6 @@
 //! Callers that go away in the middle: of a `begin`, a statement or a commit.
 
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::super::{MOST_POLLS, cut_after, within};
 use super::{StoreRig, begin, in_unit, view};

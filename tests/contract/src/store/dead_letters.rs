@@ -3,7 +3,7 @@
 use handover_application::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, MAX_LETTER_BODY_BYTES, MAX_LETTER_REASON_BYTES,
 };
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::deciding::decide;
 use super::{StoreRig, changes_one, in_unit, view};

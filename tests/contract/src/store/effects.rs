@@ -6,7 +6,8 @@ use handover_application::ports::{
     EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
     OrderSide, StoreError,
 };
-use handover_domain::{CreditStep, TenantId};
+use handover_domain::CreditStep;
+use handover_events::TenantId;
 use tokio::sync::Barrier;
 
 use super::{StoreRig, in_unit, view, within};

@@ -1,7 +1,7 @@
 //! Units in which a statement failed.
 
 use handover_application::ports::{StoreError, Work};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 
 use super::units::write_everything;
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};

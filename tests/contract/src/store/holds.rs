@@ -1,7 +1,8 @@
 //! Holds of assets for orders.
 
 use chrono::TimeDelta;
-use handover_domain::{Asset, Hold, HoldStatus, MAX_ID, TenantId};
+use handover_domain::{Asset, Hold, HoldStatus};
+use handover_events::{MAX_ID, TenantId};
 
 use super::races::{RACERS, one_succeeded, race};
 use super::{StoreRig, begin, in_unit, is_conflict, view};

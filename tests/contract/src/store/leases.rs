@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{Consumption, PartitionHold, PartitionLease};
-use handover_domain::{ConsumeStatus, PARTITIONS, Partition};
+use handover_events::{ConsumeStatus, PARTITIONS, Partition};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, view};
 use crate::samples::{consumption, event, partition, relay};

@@ -2,9 +2,8 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw, Numbered, StoreError};
-use handover_domain::{
-    Account, Asset, AssetOperation, Balance, Entry, MAX_ID, OperationKind, Posting, Purse, TenantId,
-};
+use handover_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
+use handover_events::{MAX_ID, TenantId};
 
 use super::races::{one_succeeded, race};
 use super::{StoreRig, begin, in_unit, is_conflict, view};

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption, Expected};
-use handover_domain::{AggregateRef, ConsumeStatus, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, TenantId};
 
 use super::consume::{in_status, record};
 use super::{StoreRig, view};

@@ -2,9 +2,8 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::OrderSide;
-use handover_domain::{
-    CancelReason, CouponUse, MAX_ID, Money, Order, OrderAssets, OrderStatus, Points, Shipment, TenantId,
-};
+use handover_domain::{CancelReason, CouponUse, Money, Order, OrderAssets, OrderStatus, Points, Shipment};
+use handover_events::{MAX_ID, TenantId};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};
 use crate::samples::{

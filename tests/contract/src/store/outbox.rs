@@ -2,7 +2,8 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::{Confirmed, EventMetadata, NewEvent, OutboxFilter, OutboxRow};
-use handover_domain::{AggregateRef, EventType, OutboxStatus};
+use handover_domain::EventType;
+use handover_events::{AggregateRef, OutboxStatus};
 
 use super::{StoreRig, begin, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, confirmed, event, event_id, later, of_type, relay, start, tenant, to_failed};

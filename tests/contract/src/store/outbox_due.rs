@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{DueQuery, NewEvent, OnFailed};
-use handover_domain::{AggregateRef, EventType, Partition, PartitionSet};
+use handover_domain::EventType;
+use handover_events::{AggregateRef, Partition, PartitionSet};
 
 use super::{StoreRig, in_unit, view};
 use crate::samples::{

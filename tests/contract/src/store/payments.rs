@@ -1,6 +1,7 @@
 //! Payments.
 
-use handover_domain::{MAX_ID, Money, Order, Payment, PaymentStatus, TenantId, Trace};
+use handover_domain::{Money, Order, Payment, PaymentStatus};
+use handover_events::{MAX_ID, TenantId, Trace};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, order, order_id, payment, payment_id, settled, tenant};

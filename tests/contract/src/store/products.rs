@@ -1,6 +1,7 @@
 //! Products.
 
-use handover_domain::{MAX_ID, Money, Product, ProductAction, ProductStatus, TenantId};
+use handover_domain::{Money, Product, ProductAction, ProductStatus};
+use handover_events::{MAX_ID, TenantId};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, later, product, product_id, tenant, title, user};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use handover_application::ports::{
     Changed, Consumption, EffectKind, Expected, MarketStore, NewShipmentTask, PartitionHold, StoreError, Work,
 };
-use handover_domain::{ConsumeStatus, OrderStatus, PaymentStatus, ProductAction, TenantId};
+use handover_domain::{OrderStatus, PaymentStatus, ProductAction};
+use handover_events::{ConsumeStatus, TenantId};
 use tokio::sync::{Barrier, oneshot};
 
 use super::super::{PATIENCE, within};

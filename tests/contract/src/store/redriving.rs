@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{DueQuery, OnFailed, OutboxRow, Redrive, RedrivenRow};
-use handover_domain::{OutboxStatus, PartitionSet, TenantId};
+use handover_events::{OutboxStatus, PartitionSet, TenantId};
 
 use super::outbox::{append, as_new, row};
 use super::{StoreRig, in_unit, view};

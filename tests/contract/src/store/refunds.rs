@@ -1,7 +1,8 @@
 //! Refunds.
 
 use chrono::TimeDelta;
-use handover_domain::{Currency, MAX_ID, Money, Refund, RefundCause, RefundStatus, TenantId, Trace};
+use handover_domain::{Currency, Money, Refund, RefundCause, RefundStatus};
+use handover_events::{MAX_ID, TenantId, Trace};
 
 use super::races::{one_changed, one_succeeded, race};
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};

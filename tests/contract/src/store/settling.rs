@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_application::ports::{FailedPublish, OutboxRow, PartitionHold};
-use handover_domain::{OutboxStatus, PARTITIONS, PartitionSet};
+use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
 
 use super::outbox::{append, as_new, refs, row};
 use super::{StoreRig, changes_one, in_unit};

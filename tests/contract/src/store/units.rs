@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_application::ports::{DueQuery, IdKind, ListingChangeKind, MarketView, NewEvent, Work};
-use handover_domain::{ProductStatus, TenantId};
+use handover_domain::ProductStatus;
+use handover_events::TenantId;
 
 use super::super::{eventually, within};
 use super::{StoreRig, begin, changes_one, commit, in_unit, view};

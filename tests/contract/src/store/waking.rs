@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use handover_application::ports::{DueQuery, NewEvent};
-use handover_domain::AggregateRef;
+use handover_events::AggregateRef;
 
 use super::super::within;
 use super::{StoreRig, begin, in_unit, is_conflict};
@@ -13,7 +13,7 @@ use crate::samples::{
 /// A commit that appended events wakes the relay, and names their partitions.
 pub async fn a_commit_that_appended_events_rings_for_their_partitions(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..event("x", 5, 1).aggregate };
-    let mut expected = vec![partition(5), partition(6), handover_domain::Partition::of(tenant(2), 5)];
+    let mut expected = vec![partition(5), partition(6), handover_events::Partition::of(tenant(2), 5)];
     expected.sort();
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("a", 5, 1), event("b", 5, 2)]).await.unwrap();

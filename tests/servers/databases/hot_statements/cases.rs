@@ -13,9 +13,8 @@ use handover_contract::samples::{
     listing_change, operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, unordered,
     user,
 };
-use handover_domain::{
-    Asset, ConsumeStatus, CreditStep, OrderStatus, OutboxStatus, PartitionSet, Purse, TenantId,
-};
+use handover_domain::{Asset, CreditStep, OrderStatus, Purse};
+use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_sql::SqlStore;
 
 use super::fill::{CONSUMER, LIVE};

@@ -4,7 +4,8 @@ use handover_application::ports::{Store as _, StoreError, Work};
 use handover_contract::samples::{
     consumption, dead_letter, deposit, event, hold, later, order, refund, start, to_failed, to_retry,
 };
-use handover_domain::{Asset, ConsumeStatus};
+use handover_domain::Asset;
+use handover_events::ConsumeStatus;
 use handover_sql::SqlStore;
 use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};

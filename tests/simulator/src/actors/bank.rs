@@ -11,6 +11,7 @@ use handover_application::App;
 use handover_application::ports::RefundRequest;
 use handover_application::use_cases::*;
 use handover_domain::*;
+use handover_events::*;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

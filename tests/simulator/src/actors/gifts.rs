@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use handover_application::App;
 use handover_application::use_cases::operations::{Gift as Given, IssueCoupon, give, issue_coupon};
 use handover_domain::*;
+use handover_events::*;
 
 use super::journal::{Gift, Issued, Journal, Told};
 use super::{by_operator, tenants, user};

@@ -6,9 +6,9 @@ use handover_application::CommandContext;
 use handover_application::ports::RequestScope;
 use handover_application::use_cases::UseCaseError;
 use handover_domain::{
-    Asset, CouponId, Money, OrderId, OrderStatus, PaymentId, ProductId, RefundId, RefundStatus, TenantId,
-    Title, UserId,
+    Asset, CouponId, Money, OrderId, OrderStatus, PaymentId, ProductId, RefundId, RefundStatus, Title, UserId,
 };
+use handover_events::TenantId;
 
 use crate::faults::Faults;
 

@@ -13,7 +13,8 @@ pub(crate) mod rows_by_hand;
 pub(crate) mod weather;
 
 use handover_application::{Actor, CommandContext, Role, Trace};
-use handover_domain::{TenantId, UserId};
+use handover_domain::UserId;
+use handover_events::TenantId;
 
 use self::bank::Bank;
 use self::journal::Journal;

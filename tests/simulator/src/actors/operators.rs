@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use handover_application::App;
 use handover_application::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
 use handover_application::use_cases::operations::*;
-use handover_domain::{OutboxStatus, TenantId};
+use handover_events::{OutboxStatus, TenantId};
 
 use super::journal::{Journal, Told};
 use super::{by_operator, gifts, rows_by_hand, tenants};

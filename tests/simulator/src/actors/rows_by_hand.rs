@@ -6,9 +6,10 @@ use std::sync::Arc;
 use handover_application::ports::{EventMetadata, NewEvent, OutboxFilter, OutboxRow, StoreError};
 use handover_application::{App, with_tx};
 use handover_domain::{
-    AggregateRef, AggregateType, CancelReason, EventBody, EventId, EventType, Order, OrderCancelled,
-    OrderFacts, OrderId, OrderPaid, OrderStatus, OrderStatusChanged, TenantId,
+    AggregateType, CancelReason, EventBody, EventType, Order, OrderCancelled, OrderFacts, OrderId, OrderPaid,
+    OrderStatus, OrderStatusChanged,
 };
+use handover_events::{AggregateRef, EventId, TenantId};
 
 use crate::faults::Faults;
 use crate::oracle::is_ordered;

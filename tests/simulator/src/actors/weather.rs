@@ -4,7 +4,8 @@ use handover_application::App;
 use handover_application::consumers::standard;
 use handover_application::ports::{Message, OutboxFilter, Store};
 use handover_application::queues::*;
-use handover_domain::{ConsumeStatus, EventType, OutboxStatus};
+use handover_domain::EventType;
+use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_memory::{MemoryBroker, MemoryStore};
 
 use crate::faults::{Fault, Faults};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::Case;
 use crate::actors::rows_by_hand::is_misleading;

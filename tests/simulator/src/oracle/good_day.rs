@@ -10,6 +10,7 @@ use handover_application::use_cases::operations::{Gift, IssueCoupon, give, issue
 use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
+use handover_events::*;
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
 
 use super::{ALL, Evidence, unsettled};

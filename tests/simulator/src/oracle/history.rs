@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use handover_application::ports::*;
 use handover_application::queues::INVENTORY_QUEUE;
 use handover_domain::*;
+use handover_events::*;
 
 use super::{Case, is_second};
 use crate::actors::journal::Listed;

@@ -3,7 +3,7 @@
 
 use handover_application::consumers::standard;
 use handover_application::ports::*;
-use handover_domain::*;
+use handover_events::*;
 
 use super::Case;
 use crate::actors::rows_by_hand::{is_contradiction, is_unsendable};

@@ -21,6 +21,7 @@ use handover_application::App;
 use handover_application::consumers::standard;
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::actors::bank::Bank;
 use super::actors::journal::Journal;

@@ -8,6 +8,7 @@ use handover_application::ports::*;
 use handover_application::use_cases::operations::{FindingKind, Reconcile, reconcile};
 use handover_application::{Actor, CommandContext, Trace};
 use handover_domain::*;
+use handover_events::*;
 
 use super::assets::{Used, is_parked};
 use super::{ALL, Case, Evidence};

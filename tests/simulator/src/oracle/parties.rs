@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::Case;
 

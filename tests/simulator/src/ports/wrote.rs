@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use handover_application::ports::{PartitionHold, RelayId, StoreError, Work};
-use handover_domain::{AggregateRef, Balance, EventId, Partition};
+use handover_domain::Balance;
+use handover_events::{AggregateRef, EventId, Partition};
 
 use super::Process;
 use crate::faults::CrashPoint;

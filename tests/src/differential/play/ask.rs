@@ -8,7 +8,7 @@ use handover_application::ports::{
 use handover_contract::samples::{
     self, due_at, event_id, order_id, payment_id, product_id, start, tenant, unordered, user,
 };
-use handover_domain::{AggregateRef, OutboxStatus, Partition, PartitionSet};
+use handover_events::{AggregateRef, OutboxStatus, Partition, PartitionSet};
 
 use super::super::steps::{Query, Small};
 use super::{aggregate_of, moment, partition_of, told};

@@ -12,9 +12,8 @@ pub(crate) use queries::everything;
 use handover_application::ports::{
     DeadLetterStatus, Expected, IdKind, ListingChangeKind, OnFailed, OrderSide,
 };
-use handover_domain::{
-    ConsumeStatus, CreditStep, EventType, OrderStatus, OutboxStatus, PaymentStatus, ProductStatus,
-};
+use handover_domain::{CreditStep, EventType, OrderStatus, PaymentStatus, ProductStatus};
+use handover_events::{ConsumeStatus, OutboxStatus};
 
 /// One step.
 #[derive(Debug, Clone)]

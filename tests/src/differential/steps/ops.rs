@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use handover_application::ports::{DeadLetterStatus, Expected, IdKind, ListingChangeKind};
-use handover_domain::{ConsumeStatus, CreditStep, OrderStatus, PaymentStatus, ProductStatus};
+use handover_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
+use handover_events::ConsumeStatus;
 
 use super::{
     CONSUMERS, EVENTS, Event, KEYS, Op, QUEUES, Row, Small, at, event_type, kind, one_of, query, small, some,

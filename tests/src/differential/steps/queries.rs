@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use handover_application::ports::{DeadLetterStatus, OnFailed, OrderSide};
-use handover_domain::{ConsumeStatus, EventType, OrderStatus, OutboxStatus, ProductStatus};
+use handover_domain::{EventType, OrderStatus, ProductStatus};
+use handover_events::{ConsumeStatus, OutboxStatus};
 
 use super::{
     CONSUMERS, EVENTS, KEYS, KINDS, QUEUES, Query, Small, TYPES, at, event_type, limit, one_of, small, some,

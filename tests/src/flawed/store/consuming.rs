@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
-use handover_domain::*;
+use handover_events::*;
 
 use super::{Flaw, Flawed, Unit};
 
@@ -33,7 +33,7 @@ reads! {
         let forgets = self.has(Flaw::UnappliedForgetsFailed);
         let mut found = self.inner().outbox_view().unapplied(consumer, types, after_id, aggregates).await?;
         found.retain(|unapplied| {
-            let failed = handover_domain::ConsumeStatus::Failed;
+            let failed = handover_events::ConsumeStatus::Failed;
             !forgets || unapplied.record.as_ref().is_none_or(|record| record.status != failed)
         });
         Ok(found)

@@ -16,7 +16,7 @@ use handover_application::ports::{
     MarketStore, MarketView, NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, Work,
 };
 use handover_contract::store::StoreRig;
-use handover_domain::{EventId, Partition};
+use handover_events::{EventId, Partition};
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

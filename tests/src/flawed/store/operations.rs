@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use handover_application::ports::*;
-use handover_domain::{EventId, TenantId};
+use handover_events::{EventId, TenantId};
 
 use super::{Flaw, Flawed, Unit};
 

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_application::ports::*;
-use handover_domain::*;
+use handover_events::*;
 
 use super::{Flaw, Flawed, Unit};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use handover_application::ports::{DeadLetterFilter, DeadLetterStatus};
 use handover_application::use_cases::operations::{self, DiscardLetters, Letters, ReplayLetters};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use handover_application::ports::{AuditFilter, ConsumedFilter};
 use handover_application::use_cases::operations;
-use handover_domain::EventId;
+use handover_events::EventId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

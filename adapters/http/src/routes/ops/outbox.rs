@@ -7,7 +7,7 @@ use handover_application::ports::OutboxFilter;
 use handover_application::use_cases::operations::{
     self, BadFilter, Pace, RedriveEvents, RedriveFilter, Rows,
 };
-use handover_domain::TenantId;
+use handover_events::TenantId;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

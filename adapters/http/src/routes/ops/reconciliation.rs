@@ -6,7 +6,7 @@ use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::CommandContext;
 use handover_application::use_cases::operations::{self, GRACE, Reason, Reconcile};
-use handover_domain::TenantId;
+use handover_events::TenantId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

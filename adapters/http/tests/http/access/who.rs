@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use handover_application::Role;
-use handover_domain::{TenantId, UserId};
+use handover_domain::UserId;
+use handover_events::TenantId;
 use handover_http::Tokens;
 use serde_json::json;
 

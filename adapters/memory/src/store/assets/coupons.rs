@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, StoreError};
-use handover_domain::{Coupon, CouponId, CouponStatus, TenantId, UserId};
+use handover_domain::{Coupon, CouponId, CouponStatus, UserId};
+use handover_events::TenantId;
 
 use super::super::statement::Statement;
 use super::super::tables::{Row, below};

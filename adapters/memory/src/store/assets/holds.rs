@@ -5,7 +5,8 @@ use std::ops::Bound;
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
-use handover_domain::{Asset, Hold, HoldStatus, OrderId, TenantId, UserId};
+use handover_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
+use handover_events::TenantId;
 
 use super::super::statement::Statement;
 use super::super::tables::Row;

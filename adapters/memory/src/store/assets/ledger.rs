@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw, Numbered, StoreError};
-use handover_domain::{
-    Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, TenantId, UserId,
-};
+use handover_domain::{Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId};
+use handover_events::TenantId;
 
 use super::super::statement::{Statement, next};
 use super::super::tables::{Row, below};

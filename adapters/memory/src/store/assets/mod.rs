@@ -12,8 +12,9 @@ use handover_application::ports::{
 };
 use handover_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
-    TenantId, UserId,
+    UserId,
 };
+use handover_events::TenantId;
 
 use super::locks::Lock;
 use super::unit::MemoryUnit;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
-use handover_domain::{Balance, Purse, TenantId, UserId};
+use handover_domain::{Balance, Purse, UserId};
+use handover_events::TenantId;
 
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::{Changed, StoreError};
-use handover_domain::{Coupon, CouponId, OrderId, TenantId, UserId};
+use handover_domain::{Coupon, CouponId, OrderId, UserId};
+use handover_events::TenantId;
 
 use super::super::{changed, limit};
 use crate::dialect::Dialect;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::StoreError;
-use handover_domain::{Asset, CouponId, Hold, OrderId, TenantId, UserId};
+use handover_domain::{Asset, CouponId, Hold, OrderId, UserId};
+use handover_events::TenantId;
 
 use super::super::limit;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};

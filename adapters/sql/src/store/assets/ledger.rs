@@ -1,7 +1,8 @@
 //! What the ledger adds up to, and where it does not.
 
 use handover_application::ports::{AccountTotal, LedgerFlaw, StoreError};
-use handover_domain::{Account, Asset, OperationKey, TenantId};
+use handover_domain::{Account, Asset, OperationKey};
+use handover_events::TenantId;
 
 use super::super::limit;
 use crate::dialect::Dialect;

@@ -13,8 +13,9 @@ use handover_application::ports::{
 };
 use handover_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
-    TenantId, UserId,
+    UserId,
 };
+use handover_events::TenantId;
 
 use crate::session::Session;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use handover_application::ports::{LedgerEntry, Numbered, StoreError};
 use handover_domain::{
-    Account, AssetOperation, CouponId, Entry, EventId, OperationKey, OrderId, Posting, Purse, RefundId,
-    TenantId, UserId,
+    Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
 };
+use handover_events::{EventId, TenantId};
 
 use super::super::limit;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::{
-    Asset, ConsumeStatus, EventBody, EventId, EventType, Hold, OperationKey, OperationKind, Order,
-    OutboxStatus, PaymentStatus, PointsRules, RefundStatus,
+    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PaymentStatus, PointsRules,
+    RefundStatus,
 };
+use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
@@ -126,7 +127,7 @@ impl Comparison<'_> {
                 ));
                 continue;
             }
-            let Some(body) = envelope_of(row).ok().and_then(|envelope| envelope.body().ok()) else {
+            let Some(body) = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
                 continue;
             };
             for consumer in self.consumers.of_event(row) {

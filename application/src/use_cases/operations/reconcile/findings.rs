@@ -1,6 +1,7 @@
 //! What is not as it should be.
 
-use handover_domain::{EventId, OrderId, TenantId};
+use handover_domain::OrderId;
+use handover_events::{EventId, TenantId};
 
 use crate::ports::{DeadLetter, EffectKind, EffectOfFact, LedgerFlaw};
 

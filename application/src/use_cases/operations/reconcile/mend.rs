@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    Asset, AssetOperation, ConsumeStatus, Entry, EventBody, EventId, OperationKey, OperationKind, Order,
-    OrderId, Payment, PaymentStatus, Posting, Refund, RefundStatus,
+    Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Payment,
+    PaymentStatus, Posting, Refund, RefundStatus,
 };
+use handover_events::{ConsumeStatus, EventId};
 use serde_json::{Value, json};
 
 use super::compare::Consumers;
@@ -122,7 +123,7 @@ impl Job {
         let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
             return self.send_again(unit, event).await;
         };
-        let Some(body) = envelope_of(&row).ok().and_then(|envelope| envelope.body().ok()) else {
+        let Some(body) = envelope_of(&row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
             return Ok(None);
         };
         let effect = effects_of(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{Envelope, EventId, TenantId};
+use handover_events::{Envelope, EventId, TenantId};
 
 use super::{Action, Reason, asked, count, rfc3339};
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, EffectKind};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 use tracing::{info, warn};
 
 use super::Ready;

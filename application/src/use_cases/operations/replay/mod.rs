@@ -11,7 +11,7 @@ mod batch;
 
 use std::collections::BTreeMap;
 
-use handover_domain::EventId;
+use handover_events::EventId;
 use tracing::warn;
 
 use super::letters::{Letters, Refused, decided};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use handover_domain::{
-    Asset, AssetOperation, ConsumeStatus, EventBody, EventId, HistoryKind, OperationKind, OrderStatus,
-    OutboxStatus, Payment, PaymentSettled, PaymentStatus, Refund, RefundCause, RefundSettled, RefundStatus,
+    Asset, AssetOperation, EventBody, OperationKind, OrderStatus, Payment, PaymentSettled, PaymentStatus,
+    Refund, RefundCause, RefundSettled, RefundStatus,
 };
+use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 
 use super::{Shares, Sight, TimelineItem, TimelineKind};
 use crate::ports::{
@@ -66,7 +67,7 @@ impl<'a> Items<'a> {
 
     /// What an event says happened, that it was committed, every attempt to publish it, every redrive, and how far it came.
     pub(super) fn of_event<'h>(&mut self, row: &OutboxRow, history: impl Iterator<Item = &'h HistoryEntry>) {
-        let body = envelope_of(row).ok().and_then(|envelope| envelope.body().ok());
+        let body = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok());
         if let Some(change) = body.and_then(|body| change(row.create_time, body, self.shares)) {
             self.push(&row.event_id, change);
         }

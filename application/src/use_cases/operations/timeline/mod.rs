@@ -3,9 +3,8 @@
 mod items;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
-    AggregateRef, AggregateType, EventId, EventType, Order, OrderActor, OrderId, TenantId,
-};
+use handover_domain::{AggregateType, EventType, Order, OrderActor, OrderId};
+use handover_events::{AggregateRef, EventId, TenantId};
 
 use super::{Action, Operator, count};
 use crate::ports::{DeadLetter, MarketView, OutboxFilter, OutboxRow, StoreError};

@@ -8,7 +8,8 @@ mod small_day;
 use chrono::TimeDelta;
 use handover_application::ports::{DeadLetter, DeadLetterStatus, OrderSide};
 use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
-use handover_domain::{CancelReason, ConsumeStatus, Order, OrderStatus, OutboxStatus, ProductStatus};
+use handover_domain::{CancelReason, Order, OrderStatus, ProductStatus};
+use handover_events::{ConsumeStatus, OutboxStatus};
 
 use super::super::journal::Step;
 use small_day::{

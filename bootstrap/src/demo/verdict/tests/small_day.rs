@@ -12,10 +12,11 @@ use handover_application::ports::{
 };
 use handover_application::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
-    AggregateRef, CancelCause, ConsumeStatus, Currency, EventBody, EventType, Money, NewOrder, Order,
-    OrderAction, OrderActor, OutboxStatus, Payment, PaymentResult, PaymentStatus, PointsRules, Product,
-    ProductAction, ProductStatus, RefundId, RefundResult, Settlement, Shipment, TenantId, UserId,
+    CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
+    PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus, RefundId, RefundResult,
+    Settlement, Shipment, UserId,
 };
+use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 
 use super::super::super::books::Books;
 use super::super::super::journal::{Account, Step, Told};

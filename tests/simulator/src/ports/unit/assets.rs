@@ -2,6 +2,7 @@
 
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::{Faulty, passes_on};
 use crate::faults::CrashPoint;

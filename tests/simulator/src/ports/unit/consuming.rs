@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
-use handover_domain::ConsumeStatus;
+use handover_events::ConsumeStatus;
 
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;

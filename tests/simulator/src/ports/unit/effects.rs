@@ -1,7 +1,8 @@
 //! What consumers write: each effect may be what breaks its handler.
 
 use handover_application::ports::*;
-use handover_domain::{EventId, OrderId};
+use handover_domain::OrderId;
+use handover_events::EventId;
 
 use super::{Faulty, passes_on};
 use crate::faults::Fault;

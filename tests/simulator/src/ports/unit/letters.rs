@@ -1,7 +1,7 @@
 //! Dead letters, and the audit log of what operators do with them.
 
 use handover_application::ports::*;
-use handover_domain::{ConsumeStatus, EventId};
+use handover_events::{ConsumeStatus, EventId};
 
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;

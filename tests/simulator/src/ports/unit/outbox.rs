@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_application::OnOutage;
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::{Faulty, passes_on};
 use crate::actors::rows_by_hand::{is_by_hand, is_unsendable};

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_events::*;
 
 use super::passes_on;
 use crate::faults::CrashPoint;

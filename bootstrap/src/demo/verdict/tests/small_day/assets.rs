@@ -5,9 +5,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{AccountTotal, OutboxRow};
 use handover_domain::{
     Account, AskedAssets, Asset, AssetOperation, Balance, Coupon, CouponStatus, Entry, EventBody, Hold,
-    Money, OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, TenantId,
-    UserId,
+    Money, OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, UserId,
 };
+use handover_events::TenantId;
 
 use super::{HELD, REFUNDED, REFUSED, SmallDay};
 

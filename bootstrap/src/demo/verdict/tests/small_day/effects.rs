@@ -4,7 +4,8 @@ use handover_application::ports::{
     BuyerCredit, CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
     OutboxRow,
 };
-use handover_domain::{CreditStep, EventBody, OrderId, TenantId, UserId};
+use handover_domain::{CreditStep, EventBody, OrderId, UserId};
+use handover_events::TenantId;
 
 use super::SmallDay;
 

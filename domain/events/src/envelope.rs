@@ -1,0 +1,67 @@
+//! The envelope: the frozen outer form of every message (000 §6, spec §3).
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{EnvelopeError, EventId, Fields};
+
+/// An event as it travels. Names, nesting and order of the fields are frozen; fields beyond them are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope {
+    /// Globally unique; the key of idempotence.
+    pub event_id: EventId,
+    /// As text: a consumer must be able to say that it does not support a type.
+    pub event_type: String,
+    /// What the event is about.
+    pub aggregate_type: String,
+    /// Its id.
+    pub aggregate_id: i64,
+    /// When it happened.
+    #[serde(serialize_with = "rfc3339")]
+    pub occurred_at: DateTime<Utc>,
+    /// The trace of the request that caused it.
+    pub trace_id: String,
+    /// What happened, a JSON object; kept as it came, numbers to the digit.
+    pub payload: Value,
+}
+
+/// Writes a time as UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time"); for serde's
+/// `serialize_with`.
+pub fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
+}
+
+impl Envelope {
+    /// Reads an envelope. The error names the first required field that is missing or ill-typed.
+    pub fn parse(text: &str) -> Result<Envelope, EnvelopeError> {
+        let mut value: Value = serde_json::from_str(text)
+            .map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
+        let fields = Fields::of(&value, "")?;
+        let envelope = Envelope {
+            event_id: fields.named("eventId", "1 to 64 visible ASCII characters")?,
+            event_type: fields.text("eventType")?.to_owned(),
+            aggregate_type: fields.text("aggregateType")?.to_owned(),
+            aggregate_id: fields.integer("aggregateId")?,
+            occurred_at: fields.time("occurredAt")?,
+            trace_id: fields.text("traceId")?.to_owned(),
+            payload: Value::Null,
+        };
+        fields.object("payload")?;
+        let payload = value.get_mut("payload").map(Value::take).unwrap_or_default();
+        Ok(Envelope { payload, ..envelope })
+    }
+
+    /// The envelope as one line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl<'de> Deserialize<'de> for Envelope {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Envelope::parse(&value.to_string()).map_err(serde::de::Error::custom)
+    }
+}

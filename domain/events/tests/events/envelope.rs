@@ -1,0 +1,215 @@
+//! The frozen outer form of every message, written and read.
+
+use handover_events::{Envelope, EnvelopeError, EventId};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{at, times};
+
+/// The example of the contract (000 §6), byte for byte, and the newline that ends every text file.
+const GOLDEN: &str = include_str!("../golden/envelope.json");
+
+/// Each field, in the order of the contract, and what it may not hold.
+const FIELDS: [(&str, &[&str]); 7] = [
+    ("eventId", &["5", r#""""#, r#""a b""#, r#""事件""#, "[]", "{}", "true"]),
+    ("eventType", &["5", "[]", "{}", "false"]),
+    ("aggregateType", &["5", "[]", "{}", "false"]),
+    ("aggregateId", &[r#""900001""#, "1.5", "900001.0", "9e5", "9223372036854775808", "[]", "true"]),
+    (
+        "occurredAt",
+        &[
+            "1770201000",
+            r#""yesterday""#,
+            r#""2026-02-04""#,
+            r#""2026-02-04T10:30:00""#,
+            r#""2026-02-30T10:30:00Z""#,
+            r#""2026-02-04T24:00:00Z""#,
+            // In UTC neither is in a year of four digits, so nobody could read what we write.
+            r#""9999-12-31T23:59:59-00:01""#,
+            r#""0000-01-01T00:00:00+00:01""#,
+            "{}",
+        ],
+    ),
+    ("traceId", &["5", "[]", "{}", "false"]),
+    ("payload", &["5", r#""text""#, "[]", "true"]),
+];
+
+fn golden() -> Map<String, Value> {
+    serde_json::from_str(GOLDEN).expect("the golden file is an object")
+}
+
+fn parse(fields: &Map<String, Value>) -> Result<Envelope, EnvelopeError> {
+    Envelope::parse(&serde_json::to_string(fields).expect("a map of JSON"))
+}
+
+#[test]
+fn the_example_of_the_contract_is_written_byte_for_byte_as_it_was_read() {
+    let envelope = Envelope::parse(GOLDEN).unwrap();
+    assert_eq!(serde_json::to_string_pretty(&envelope).unwrap() + "\n", GOLDEN);
+}
+
+#[test]
+fn the_example_of_the_contract_is_read_field_by_field() {
+    let expected = Envelope {
+        event_id: "uuid".parse().unwrap(),
+        event_type: "ORDER_CREATED".into(),
+        aggregate_type: "Order".into(),
+        aggregate_id: 900_001,
+        occurred_at: at("2026-02-04T10:30:00Z"),
+        trace_id: "trace-xxx".into(),
+        payload: golden()["payload"].clone(),
+    };
+    assert_eq!(Envelope::parse(GOLDEN), Ok(expected.clone()));
+    assert_eq!(serde_json::from_str::<Envelope>(GOLDEN).unwrap(), expected);
+    assert_eq!(serde_json::from_value::<Envelope>(Value::Object(golden())).unwrap(), expected);
+}
+
+#[test]
+fn an_envelope_is_one_line_with_its_fields_in_the_order_of_the_contract() {
+    let json = Envelope::parse(GOLDEN).unwrap().to_json();
+    assert!(!json.contains('\n'));
+    let written: Map<String, Value> = serde_json::from_str(&json).unwrap();
+    assert_eq!(written.keys().collect::<Vec<_>>(), FIELDS.iter().map(|field| field.0).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_required_field_is_missed_by_name() {
+    for (field, _) in FIELDS {
+        let refusal = EnvelopeError::Missing { field: field.into() };
+        let mut absent = golden();
+        absent.shift_remove(field);
+        assert_eq!(parse(&absent), Err(refusal.clone()), "{field} absent");
+        let mut null = golden();
+        null.insert(field.into(), Value::Null);
+        assert_eq!(parse(&null), Err(refusal.clone()), "{field} null");
+        assert_eq!(refusal.to_string(), format!("required field `{field}` is missing"));
+    }
+}
+
+#[test]
+fn each_ill_typed_field_is_refused_by_name() {
+    for (field, wrong_values) in FIELDS {
+        for wrong in wrong_values {
+            let mut envelope = golden();
+            envelope.insert(field.into(), serde_json::from_str(wrong).unwrap());
+            let refusal = parse(&envelope).unwrap_err();
+            let by_name = matches!(&refusal, EnvelopeError::IllTyped { field: named, .. } if named == field);
+            assert!(by_name, "{field} = {wrong}: {refusal}");
+            assert!(refusal.to_string().starts_with(&format!("field `{field}` must be ")), "{refusal}");
+        }
+    }
+}
+
+#[test]
+fn fields_beyond_the_contract_are_ignored_wherever_they_stand() {
+    let expected = parse(&golden());
+    for extra in [json!(1), json!("x"), json!(null), json!({"eventId": 5}), json!([{}])] {
+        let mut after = golden();
+        after.insert("later".into(), extra.clone());
+        assert_eq!(parse(&after), expected);
+        let mut before = Map::from_iter([("later".to_owned(), extra)]);
+        before.extend(golden());
+        assert_eq!(parse(&before), expected);
+    }
+}
+
+#[test]
+fn a_text_that_is_no_json_object_is_refused() {
+    let deep = "[".repeat(100_000);
+    let truncated = &GOLDEN[..GOLDEN.len() - 4];
+    for text in ["", " ", "null", "5", "true", r#""text""#, "[]", "{", "{]", "order", truncated, &deep] {
+        assert!(matches!(Envelope::parse(text), Err(EnvelopeError::NotAnObject { .. })), "{text:.40}");
+    }
+    let twice = format!("{GOLDEN}{GOLDEN}");
+    assert!(matches!(Envelope::parse(&twice), Err(EnvelopeError::NotAnObject { .. })));
+}
+
+#[test]
+fn a_time_with_an_offset_is_read_as_the_same_moment_in_utc() {
+    for (given, written) in [
+        ("2026-02-04T18:30:00+08:00", "2026-02-04T10:30:00.000000Z"),
+        ("2026-02-04T10:30:00.000Z", "2026-02-04T10:30:00.000000Z"),
+        ("2026-02-04T10:30:00.25-00:30", "2026-02-04T11:00:00.250000Z"),
+        ("2026-02-04T10:30:00.000001Z", "2026-02-04T10:30:00.000001Z"),
+        ("2026-02-04T10:30:00.000088888Z", "2026-02-04T10:30:00.000088Z"),
+    ] {
+        let mut envelope = golden();
+        envelope.insert("occurredAt".into(), given.into());
+        let envelope = parse(&envelope).unwrap();
+        assert_eq!(envelope.occurred_at, at(written));
+        assert!(envelope.to_json().contains(&format!(r#""occurredAt":"{written}""#)), "{given}");
+    }
+}
+
+#[test]
+fn a_type_that_nobody_knows_is_carried() {
+    for name in ["ORDER_EXPLODED", "order_created", "ORDER_CREATED ", ""] {
+        let mut envelope = golden();
+        envelope.insert("eventType".into(), name.into());
+        let envelope = parse(&envelope).unwrap();
+        assert_eq!(envelope.event_type, name);
+    }
+}
+
+fn json_values() -> impl Strategy<Value = Value> {
+    let number =
+        prop_oneof![any::<i64>().prop_map(|n| n.to_string()), "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?"]
+            .prop_map(|text| serde_json::from_str(&text).expect("a JSON number"));
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        number,
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((any::<String>(), inner), 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+prop_compose! {
+    fn envelopes()(
+        event_id in "[!-~]{1,64}",
+        event_type: String,
+        aggregate_type: String,
+        aggregate_id: i64,
+        occurred_at in times(),
+        trace_id: String,
+        payload in prop::collection::vec((any::<String>(), json_values()), 0..6),
+    ) -> Envelope {
+        let payload = Value::Object(payload.into_iter().collect());
+        let event_id: EventId = event_id.parse().expect("visible ASCII");
+        Envelope { event_id, event_type, aggregate_type, aggregate_id, occurred_at, trace_id, payload }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_envelope_is_read_back_as_it_was_written(envelope in envelopes()) {
+        prop_assert_eq!(Envelope::parse(&envelope.to_json()), Ok(envelope.clone()));
+        let pretty = serde_json::to_string_pretty(&envelope).unwrap();
+        prop_assert_eq!(Envelope::parse(&pretty), Ok(envelope.clone()));
+        prop_assert_eq!(Envelope::parse(&pretty).unwrap().to_json(), envelope.to_json());
+        prop_assert_eq!(serde_json::from_str::<Envelope>(&envelope.to_json()).unwrap(), envelope);
+    }
+
+    #[test]
+    fn numbers_in_a_payload_keep_their_digits(number in "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,40})?") {
+        let text = format!(
+            concat!(
+                r#"{{"eventId":"e","eventType":"T","aggregateType":"A","aggregateId":1,"#,
+                r#""occurredAt":"2026-02-04T10:30:00.000000Z","traceId":"t","payload":{{"n":{number}}}}}"#
+            ),
+            number = number
+        );
+        prop_assert_eq!(Envelope::parse(&text).unwrap().to_json(), text);
+    }
+
+    #[test]
+    fn any_text_at_all_is_answered(text: String) {
+        let _ = Envelope::parse(&text);
+    }
+}

@@ -1,0 +1,23 @@
+//! Reads amounts of the marketplace out of a payload.
+
+use handover_events::{EnvelopeError, Fields};
+use serde_json::Value;
+
+use crate::{Money, Points};
+
+/// A field that is an amount.
+pub(super) fn money(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeError> {
+    let expected = "an amount with at most two decimals";
+    match fields.value(name)? {
+        Value::Number(number) => Money::parse(number.as_str()).map_err(|_| fields.ill(name, expected)),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            Err(fields.ill(name, expected))
+        }
+    }
+}
+
+/// A field that is a number of points.
+pub(super) fn points(fields: &Fields<'_>, name: &str) -> Result<Points, EnvelopeError> {
+    let points = Points::try_from(fields.integer(name)?);
+    points.map_err(|_| fields.ill(name, "an integer from 0 to 9007199254740991"))
+}

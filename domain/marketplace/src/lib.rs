@@ -1,0 +1,36 @@
+//! The rules of a second-hand order: pure values and decisions.
+//!
+//! Decisions take values and return `Result<(new state, events), refusal>`. Nothing here waits, reads a
+//! clock, draws a random number or talks to anything: time, ids and chance are arguments.
+//!
+//! **Invariant:** every function is total; a refusal is a value that says what was refused and why.
+
+mod assets;
+mod credit;
+mod event;
+mod ids;
+mod money;
+mod order;
+mod payment;
+mod product;
+mod refund;
+
+pub use assets::{
+    Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse,
+    Entry, Hold, HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
+};
+pub use credit::{CreditCounts, CreditStep};
+pub use event::{
+    AggregateType, EventBody, EventType, InvoiceGenerated, OrderCancelled, OrderCreated, OrderFacts,
+    OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled, RefundSettled,
+    RoutingKey,
+};
+pub use ids::{CouponId, InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
+pub use money::{Currency, Money, MoneyError};
+pub use order::{
+    CancelCause, CancelReason, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderNo,
+    OrderRefusal, OrderStatus, Shipment,
+};
+pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
+pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
+pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};

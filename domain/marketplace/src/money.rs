@@ -1,0 +1,113 @@
+//! Money: integer minor units inside, a JSON number with two decimals outside.
+//!
+//! **Invariant:** no binary floating point, no rounding. More than two decimals are refused.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// An amount in minor units (cents, fen). Never negative, within the range of ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Money(i64);
+
+/// Why a value is no amount of money.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MoneyError {
+    /// Not a plain decimal number.
+    #[error("must be a plain decimal number such as 88.50")]
+    NotDecimal,
+    /// More than two decimals; an amount is never rounded.
+    #[error("must have at most two decimals")]
+    TooPrecise,
+    /// Below zero or beyond what a JSON number carries whole.
+    #[error("must be from 0 to 90071992547409.91")]
+    OutOfRange,
+}
+
+impl Money {
+    /// Nothing.
+    pub const ZERO: Money = Money(0);
+    const MAX_MINOR: i64 = handover_events::MAX_ID;
+
+    /// An amount of so many minor units.
+    pub fn from_minor(minor: i64) -> Result<Money, MoneyError> {
+        if (0..=Self::MAX_MINOR).contains(&minor) { Ok(Money(minor)) } else { Err(MoneyError::OutOfRange) }
+    }
+
+    /// The amount in minor units.
+    pub const fn minor(self) -> i64 {
+        self.0
+    }
+
+    /// What is left after so much is taken; `None` where that is below zero.
+    pub fn less(self, taken: Money) -> Option<Money> {
+        (taken <= self).then(|| Money(self.0 - taken.0))
+    }
+
+    /// Reads a plain decimal: digits, and after a point one or two more. No sign, no exponent.
+    pub fn parse(text: &str) -> Result<Money, MoneyError> {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if let Some(rest) = text.strip_prefix('-') {
+            return if digits(&rest.replacen('.', "", 1)) {
+                Err(MoneyError::OutOfRange)
+            } else {
+                Err(MoneyError::NotDecimal)
+            };
+        }
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        if !digits(whole) || !digits(fraction) {
+            return Err(MoneyError::NotDecimal);
+        }
+        if fraction.len() > 2 {
+            return Err(MoneyError::TooPrecise);
+        }
+        let whole: i64 = whole.parse().map_err(|_| MoneyError::OutOfRange)?;
+        let cents: i64 = format!("{fraction:0<2}").parse().map_err(|_| MoneyError::NotDecimal)?;
+        let minor =
+            whole.checked_mul(100).and_then(|m| m.checked_add(cents)).ok_or(MoneyError::OutOfRange)?;
+        Money::from_minor(minor)
+    }
+}
+
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.0 / 100, self.0 % 100)
+    }
+}
+
+impl std::str::FromStr for Money {
+    type Err = MoneyError;
+    fn from_str(text: &str) -> Result<Money, MoneyError> {
+        Money::parse(text)
+    }
+}
+
+impl Serialize for Money {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A number that keeps its text (`arbitrary_precision`): 88.50 stays 88.50.
+        serde_json::Number::from_string_unchecked(self.to_string()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Money {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Money, D::Error> {
+        let number = serde_json::Number::deserialize(deserializer)?;
+        Money::parse(number.as_str()).map_err(de::Error::custom)
+    }
+}
+
+/// An ISO 4217 code; a deployment has one (spec §2 "Payment and refund").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Currency {
+    /// Renminbi.
+    CNY,
+}
+
+impl Currency {
+    /// The ISO 4217 code.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Currency::CNY => "CNY",
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What each operation does to a wallet and to points, and by which entries. A model of all of them: `balance_model.rs`.
+
+use chrono::{DateTime, Utc};
+use handover_domain::{
+    Account, Asset, AssetOperation, AssetRefusal, Balance, Entry, OperationKey, OperationKind, Posting, Purse,
+};
+use handover_events::MAX_ID;
+use proptest::prelude::*;
+
+use crate::common::{BUYER, at, id, placed_at};
+
+type Change = Result<(Balance, Vec<Entry>), AssetRefusal>;
+
+const PURSES: [Purse; 2] = [Purse::Wallet, Purse::Points];
+
+fn now() -> DateTime<Utc> {
+    at("2026-02-04T11:00:00.5Z")
+}
+
+fn balance(purse: Purse, available: i64, frozen: i64, debt: i64) -> Balance {
+    let empty = Balance::empty(id(3), id(BUYER), purse, placed_at());
+    Balance { available, frozen, debt, version: 7, ..empty }
+}
+
+/// Available, frozen, debt, and the entries: account, amount, balance afterwards.
+type Told = (i64, i64, i64, Vec<(&'static str, i64, Option<i64>)>);
+
+fn told(change: Change) -> Told {
+    let (after, entries) = change.unwrap();
+    assert_eq!((after.version, after.update_time), (8, now()), "one version on");
+    let entries = entries.iter().map(|e| (e.account.as_str(), e.amount, e.balance_after)).collect();
+    (after.available, after.frozen, after.debt, entries)
+}
+
+fn insufficient(purse: Purse, asked: i64, available: i64) -> Change {
+    Err(AssetRefusal::Insufficient { asset: purse.asset(), asked, available })
+}
+
+fn too_much(purse: Purse) -> Change {
+    Err(AssetRefusal::TooMuch { asset: purse.asset() })
+}
+
+/// Every operation over an amount.
+fn each_of(balance: &Balance, amount: i64) -> [Change; 6] {
+    [
+        balance.receive(amount, Account::Gateway, now()),
+        balance.freeze(amount, now()),
+        balance.commit(amount, now()),
+        balance.release(amount, now()),
+        balance.revert(amount, now()),
+        balance.take_back(amount, now()),
+    ]
+}
+
+#[test]
+fn money_in_a_wallet_comes_from_and_goes_to_the_marketplace_and_is_held_in_between() {
+    let wallet = balance(Purse::Wallet, 500, 200, 0);
+    let (on, hold) = ("wallet", "wallet_hold");
+    assert_eq!(
+        told(wallet.receive(100, Account::Gateway, now())),
+        (600, 200, 0, vec![("gateway", -100, None), (on, 100, Some(600))])
+    );
+    assert_eq!(
+        told(wallet.freeze(100, now())),
+        (400, 300, 0, vec![(on, -100, Some(400)), (hold, 100, Some(300))])
+    );
+    assert_eq!(
+        told(wallet.commit(100, now())),
+        (500, 100, 0, vec![(hold, -100, Some(100)), ("platform", 100, None)])
+    );
+    assert_eq!(
+        told(wallet.release(100, now())),
+        (600, 100, 0, vec![(hold, -100, Some(100)), (on, 100, Some(600))])
+    );
+    assert_eq!(
+        told(wallet.revert(100, now())),
+        (600, 200, 0, vec![("platform", -100, None), (on, 100, Some(600))])
+    );
+    assert_eq!(
+        told(wallet.take_back(100, now())),
+        (400, 200, 0, vec![(on, -100, Some(400)), ("platform", 100, None)])
+    );
+}
+
+#[test]
+fn points_that_are_spent_before_they_are_taken_back_are_owed_and_paid_first() {
+    let (on, hold, debt, issued) = ("points", "points_hold", "points_debt", "points_issued");
+    assert_eq!(
+        told(balance(Purse::Points, 30, 50, 0).take_back(100, now())),
+        (0, 50, 70, vec![(on, -30, Some(0)), (debt, -70, Some(-70)), (issued, 100, None)])
+    );
+    let owing = balance(Purse::Points, 0, 50, 70);
+    assert_eq!(told(owing.take_back(5, now())), (0, 50, 75, vec![(debt, -5, Some(-75)), (issued, 5, None)]));
+    assert_eq!(
+        told(owing.receive(20, Account::PointsIssued, now())),
+        (0, 50, 50, vec![(issued, -20, None), (debt, 20, Some(-50))])
+    );
+    assert_eq!(
+        told(owing.revert(100, now())),
+        (30, 50, 0, vec![(issued, -100, None), (debt, 70, Some(0)), (on, 30, Some(30))])
+    );
+    assert_eq!(told(owing.release(50, now())), (0, 0, 20, vec![(hold, -50, Some(0)), (debt, 50, Some(-20))]));
+    assert_eq!(
+        told(Balance { debt: 20, ..owing.clone() }.release(50, now())),
+        (30, 0, 0, vec![(hold, -50, Some(0)), (debt, 20, Some(0)), (on, 30, Some(30))])
+    );
+    assert_eq!(told(owing.commit(50, now())), (0, 0, 70, vec![(hold, -50, Some(0)), (issued, 50, None)]));
+}
+
+#[test]
+fn a_wallet_owes_nothing() {
+    let wallet = balance(Purse::Wallet, 30, 50, 0);
+    assert_eq!(told(wallet.take_back(30, now())).0, 0);
+    assert_eq!(wallet.take_back(31, now()), insufficient(Purse::Wallet, 31, 30));
+}
+
+#[test]
+fn no_more_is_held_than_is_available_and_no_more_ends_than_is_held() {
+    for purse in PURSES {
+        let purse_of = balance(purse, 30, 50, 0);
+        assert_eq!(told(purse_of.freeze(30, now())).0, 0);
+        assert_eq!(purse_of.freeze(31, now()), insufficient(purse, 31, 30));
+        assert_eq!(told(purse_of.commit(50, now())).1, 0);
+        assert_eq!(purse_of.commit(51, now()), insufficient(purse, 51, 50));
+        assert_eq!(told(purse_of.release(50, now())).1, 0);
+        assert_eq!(purse_of.release(51, now()), insufficient(purse, 51, 50));
+    }
+    let owing = balance(Purse::Points, 0, 50, 70);
+    assert_eq!(owing.freeze(1, now()), insufficient(Purse::Points, 1, 0));
+    let refusal = balance(Purse::Wallet, 30, 50, 0).commit(151, now()).unwrap_err();
+    assert_eq!(refusal.to_string(), "not enough wallet: 1.51 asked, 0.50 available");
+}
+
+#[test]
+fn an_operation_over_nothing_moves_nothing() {
+    for (available, frozen, debt) in [(0, 0, 0), (30, 50, 0), (0, 50, 70), (MAX_ID, 0, 0), (0, MAX_ID, 0)] {
+        for purse in PURSES {
+            let debt = if purse == Purse::Points { debt } else { 0 };
+            for change in each_of(&balance(purse, available, frozen, debt), 0) {
+                assert_eq!(told(change), (available, frozen, debt, vec![]));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_amount_is_refused() {
+    for amount in [i64::MIN, -MAX_ID, -1, MAX_ID + 1, i64::MAX] {
+        for purse in PURSES {
+            for full in
+                [balance(purse, 30, 50, 0), balance(purse, MAX_ID, 0, 0), balance(purse, 0, MAX_ID, 0)]
+            {
+                for change in each_of(&full, amount) {
+                    assert_eq!(change, too_much(purse), "{amount}");
+                }
+            }
+        }
+    }
+    for change in each_of(&balance(Purse::Points, 0, 50, MAX_ID), -1) {
+        assert_eq!(change, too_much(Purse::Points));
+    }
+}
+
+#[test]
+fn what_is_held_always_has_room_to_come_back() {
+    for purse in PURSES {
+        let full = balance(purse, 30, MAX_ID - 30, 0);
+        for change in [full.receive(1, Account::Gateway, now()), full.revert(1, now())] {
+            assert_eq!(change, too_much(purse));
+        }
+        assert_eq!(told(full.release(MAX_ID - 30, now())).0, MAX_ID);
+        assert_eq!(told(full.freeze(30, now())).1, MAX_ID);
+        assert_eq!(told(balance(purse, 0, 0, 0).receive(MAX_ID, Account::Gateway, now())).0, MAX_ID);
+    }
+}
+
+#[test]
+fn no_more_is_owed_than_an_account_can_hold() {
+    let owing = balance(Purse::Points, 0, 0, MAX_ID - 5);
+    assert_eq!(told(owing.take_back(5, now())).2, MAX_ID);
+    assert_eq!(owing.take_back(6, now()), too_much(Purse::Points));
+    let owing = balance(Purse::Points, 0, MAX_ID, MAX_ID);
+    assert_eq!(told(owing.release(MAX_ID, now())).2, 0);
+}
+
+#[test]
+fn every_account_is_kept_in_money_or_in_points() {
+    let in_points = [Account::Points, Account::PointsHold, Account::PointsDebt, Account::PointsIssued];
+    for account in Account::ALL {
+        let asset = if in_points.contains(account) { Asset::Points } else { Asset::Wallet };
+        assert_eq!(account.asset(), asset, "{account}");
+    }
+    assert_eq!(PURSES.map(Purse::asset), [Asset::Wallet, Asset::Points]);
+}
+
+#[test]
+fn a_posting_balances_in_money_and_in_points_each_by_itself() {
+    let balances = |entries: &[(Account, i64)]| {
+        let operation = AssetOperation {
+            tenant: id(3),
+            key: OperationKey::stored("k-1".into()),
+            asset: Asset::Wallet,
+            kind: OperationKind::Deposit,
+            user: id(BUYER),
+            order: None,
+            refund: None,
+            coupon: None,
+            amount: 1,
+            balance_after: None,
+            event_id: None,
+            trace_id: None,
+            at: now(),
+        };
+        let entries = entries.iter().map(|(account, amount)| Entry::own(*account, *amount)).collect();
+        Posting { operation, entries }.is_balanced()
+    };
+    assert!(balances(&[]));
+    assert!(balances(&[(Account::Gateway, -5), (Account::Platform, 5)]));
+    assert!(!balances(&[(Account::Gateway, -5), (Account::Platform, 4)]));
+    assert!(!balances(&[(Account::Gateway, -5), (Account::Points, 5)]));
+    assert!(!balances(&[(Account::Points, i64::MAX), (Account::Points, i64::MAX), (Account::Points, 2)]));
+}
+
+/// Something that changes points whatever else did: nothing that a balance could refuse for want of them.
+#[derive(Debug, Clone, Copy)]
+enum Came {
+    Earned(i64),
+    Reverted(i64),
+    TakenBack(i64),
+    Released(i64),
+    Committed(i64),
+}
+
+proptest! {
+    #[test]
+    fn in_whatever_order_things_come_the_balance_is_the_same(
+        (things, shuffled) in prop::collection::vec((0..5u8, 0..200i64), 0..12).prop_flat_map(|things| {
+            let things: Vec<_> = things
+                .into_iter()
+                .map(|(kind, amount)| match kind {
+                    0 => Came::Earned(amount),
+                    1 => Came::Reverted(amount),
+                    2 => Came::TakenBack(amount),
+                    3 => Came::Released(amount),
+                    _ => Came::Committed(amount),
+                })
+                .collect();
+            (Just(things.clone()), Just(things).prop_shuffle())
+        }),
+        available in 0..300i64,
+    ) {
+        let after_all = |things: &[Came]| {
+            things.iter().fold(balance(Purse::Points, available, 12 * 200, 0), |before, thing| {
+                let change = match *thing {
+                    Came::Earned(amount) => before.receive(amount, Account::PointsIssued, now()),
+                    Came::Reverted(amount) => before.revert(amount, now()),
+                    Came::TakenBack(amount) => before.take_back(amount, now()),
+                    Came::Released(amount) => before.release(amount, now()),
+                    Came::Committed(amount) => before.commit(amount, now()),
+                };
+                change.unwrap().0
+            })
+        };
+        prop_assert_eq!(after_all(&things), after_all(&shuffled));
+    }
+}

@@ -1,0 +1,158 @@
+//! Every event that can be told survives being written and read, alone and in its envelope.
+
+use chrono::NaiveDate;
+use handover_domain::{
+    CancelReason, CouponId, Currency, EventBody, EventType, InvoiceGenerated, InvoiceId, OrderCancelled,
+    OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged,
+    OrderTimeout, PaymentFor, PaymentId, PaymentSettled, Points, ProductId, RefundId, RefundSettled, UserId,
+};
+use handover_events::{Envelope, MAX_ID};
+use proptest::{option, prelude::*};
+
+use crate::common::{amounts, ids, one_of, times};
+
+prop_compose! {
+    fn facts()(
+        order_id in ids::<OrderId>(),
+        order_no: String,
+        buyer_id in ids::<UserId>(),
+        seller_id in ids::<UserId>(),
+        total_amount in amounts(),
+    ) -> OrderFacts {
+        OrderFacts { order_id, order_no: OrderNo::stored(order_no), buyer_id, seller_id, total_amount }
+    }
+}
+
+fn of() -> impl Strategy<Value = PaymentFor> {
+    prop_oneof![
+        facts().prop_map(PaymentFor::Order),
+        ids::<InvoiceId>().prop_map(|invoice| PaymentFor::Invoice { invoice }),
+    ]
+}
+
+prop_compose! {
+    fn payments()(
+        of in of(),
+        payment in ids::<PaymentId>(),
+        transaction_id: String,
+        amount in amounts(),
+        payment_method: String,
+        occurred_time in times(),
+    ) -> PaymentSettled {
+        let currency = Currency::CNY;
+        PaymentSettled { of, payment, transaction_id, amount, currency, payment_method, occurred_time }
+    }
+}
+
+prop_compose! {
+    fn refunds()(
+        of in of(), refund in ids::<RefundId>(), amount in amounts(), occurred_time in times(),
+    ) -> RefundSettled {
+        RefundSettled { of, refund, amount, currency: Currency::CNY, occurred_time }
+    }
+}
+
+prop_compose! {
+    fn created()(
+        order in facts(),
+        product in ids::<ProductId>(),
+        price in amounts(),
+        coupon_id in option::of(ids::<CouponId>()),
+        wallet_amount in option::of(amounts()),
+        points in option::of(points()),
+    ) -> OrderCreated {
+        OrderCreated { order, product, quantity: 1, price, coupon_id, wallet_amount, points }
+    }
+}
+
+fn points() -> impl Strategy<Value = Points> {
+    prop_oneof![0..=1000i64, 0..=MAX_ID, Just(MAX_ID)].prop_map(|number| number.try_into().unwrap())
+}
+
+fn days() -> impl Strategy<Value = NaiveDate> {
+    times().prop_map(|time| time.date_naive())
+}
+
+/// A body of the given type. A new type does not compile until it has one.
+fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
+    match event_type {
+        EventType::OrderCreated => created().prop_map(EventBody::OrderCreated).boxed(),
+        EventType::OrderPaid => (facts(), times(), amounts(), ids::<ProductId>())
+            .prop_map(|(order, pay_time, amount, product)| {
+                EventBody::OrderPaid(OrderPaid { order, pay_time, amount, product })
+            })
+            .boxed(),
+        EventType::OrderStatusChanged => {
+            (facts(), one_of(OrderStatus::ALL), one_of(OrderStatus::ALL), times())
+                .prop_map(|(order, old_status, new_status, changed_at)| {
+                    EventBody::OrderStatusChanged(OrderStatusChanged {
+                        order,
+                        old_status,
+                        new_status,
+                        changed_at,
+                    })
+                })
+                .boxed()
+        }
+        EventType::OrderTimeout => (facts(), times())
+            .prop_map(|(order, create_time)| EventBody::OrderTimeout(OrderTimeout { order, create_time }))
+            .boxed(),
+        EventType::OrderCancelled => (facts(), one_of(CancelReason::ALL), times(), ids::<ProductId>())
+            .prop_map(|(order, reason, cancelled_at, product)| {
+                EventBody::OrderCancelled(OrderCancelled { order, reason, cancelled_at, product })
+            })
+            .boxed(),
+        EventType::OrderRefunded => (facts(), ids::<RefundId>(), amounts(), times(), ids::<ProductId>())
+            .prop_map(|(order, refund, amount, refunded_at, product)| {
+                EventBody::OrderRefunded(OrderRefunded { order, refund, amount, refunded_at, product })
+            })
+            .boxed(),
+        EventType::PaymentSucceeded => payments().prop_map(EventBody::PaymentSucceeded).boxed(),
+        EventType::PaymentFailed => payments().prop_map(EventBody::PaymentFailed).boxed(),
+        EventType::RefundSucceeded => refunds().prop_map(EventBody::RefundSucceeded).boxed(),
+        EventType::RefundFailed => refunds().prop_map(EventBody::RefundFailed).boxed(),
+        EventType::InvoiceGenerated => (ids::<InvoiceId>(), days(), days(), amounts())
+            .prop_map(|(invoice, period_start, period_end, total)| {
+                let currency = Currency::CNY;
+                EventBody::InvoiceGenerated(InvoiceGenerated {
+                    invoice,
+                    period_start,
+                    period_end,
+                    total,
+                    currency,
+                })
+            })
+            .boxed(),
+    }
+}
+
+fn bodies() -> impl Strategy<Value = EventBody> {
+    one_of(EventType::ALL).prop_flat_map(bodies_of)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn every_body_is_read_back_as_it_was_written(body in bodies()) {
+        let payload = serde_json::from_str(&body.to_json()).unwrap();
+        prop_assert_eq!(EventBody::parse(body.event_type(), &payload), Ok(body));
+    }
+
+    #[test]
+    fn every_body_arrives_in_its_envelope(body in bodies(), occurred_at in times(), trace_id: String) {
+        let sent = Envelope {
+            event_id: "e-1".parse().unwrap(),
+            event_type: body.event_type().to_string(),
+            aggregate_type: body.event_type().aggregate().to_string(),
+            aggregate_id: body.aggregate_id(),
+            occurred_at,
+            trace_id,
+            payload: serde_json::from_str(&body.to_json()).unwrap(),
+        };
+        let received = Envelope::parse(&sent.to_json()).unwrap();
+        prop_assert_eq!(EventBody::of(&received), Ok(body.clone()));
+        prop_assert_eq!(received.payload.to_string(), body.to_json(), "to the digit");
+        prop_assert_eq!(received, sent);
+    }
+}

@@ -1,0 +1,171 @@
+//! The values that the rules are tried on: one product, one order in each status, and strategies for the rest.
+
+use std::fmt::Debug;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{
+    AskedAssets, CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order,
+    OrderRefusal, OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus, Shipment,
+    Title,
+};
+use handover_events::{IdError, MAX_ID, Trace};
+use proptest::prelude::*;
+
+pub(crate) const BUYER: i64 = 10_001;
+pub(crate) const SELLER: i64 = 10_002;
+
+/// What every payload about the order begins with.
+pub(crate) const FACTS: &str = concat!(
+    r#""orderId":900001,"orderNo":"202602041030000000900001","#,
+    r#""buyerId":10001,"sellerId":10002,"totalAmount":88.50"#
+);
+
+pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: i64) -> I {
+    I::try_from(value).expect("an id in range")
+}
+
+pub(crate) fn money(text: &str) -> Money {
+    text.parse().expect("an amount")
+}
+
+pub(crate) fn at(text: &str) -> DateTime<Utc> {
+    text.parse().expect("an RFC 3339 time")
+}
+
+/// When the order was placed.
+pub(crate) fn placed_at() -> DateTime<Utc> {
+    at("2026-02-04T10:30:00Z")
+}
+
+pub(crate) fn title(text: &str) -> Title {
+    text.to_owned().try_into().expect("a legal title")
+}
+
+pub(crate) fn shipment() -> Shipment {
+    Shipment::new("SF Express".into(), "SF1234567890".into()).expect("a legal shipment")
+}
+
+pub(crate) fn product(status: ProductStatus) -> Product {
+    Product {
+        id: id(70_001),
+        tenant: id(3),
+        seller: id(SELLER),
+        title: title("road bike"),
+        price: money("88.50"),
+        status,
+        version: 4,
+        create_time: at("2026-02-01T08:00:00Z"),
+        update_time: at("2026-02-02T09:00:00Z"),
+    }
+}
+
+pub(crate) fn new_order() -> NewOrder {
+    NewOrder { id: id(900_001), buyer: id(BUYER), now: placed_at() }
+}
+
+/// The order as its row reads in each status. What is left to pay differs from the total, so that a mix-up shows.
+pub(crate) fn order(status: OrderStatus) -> Order {
+    let (order, _, _) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
+    let paid = Some(placed_at() + TimeDelta::minutes(1));
+    let (version, pay_time, shipment, cancel_reason) = match status {
+        OrderStatus::Pending => (1, None, None, None),
+        OrderStatus::Paid => (2, paid, None, None),
+        OrderStatus::Shipped => (3, paid, Some(shipment()), None),
+        OrderStatus::Completed => (4, paid, Some(shipment()), None),
+        OrderStatus::Cancelled => (2, None, None, Some(CancelReason::Buyer)),
+        OrderStatus::Refunded => (3, paid, None, None),
+    };
+    Order { status, version, pay_time, shipment, cancel_reason, payable: money("80.25"), ..order }
+}
+
+/// The trace of the request that started the payment.
+pub(crate) fn trace() -> Trace {
+    Trace { trace_id: "pay-1".into(), traceparent: Some(format!("00-{:032x}-{:016x}-01", 7, 3)) }
+}
+
+/// The payment of an order, not settled yet.
+pub(crate) fn payment() -> Payment {
+    Payment {
+        id: id(600_001),
+        tenant: id(3),
+        order: id(900_001),
+        amount: money("80.25"),
+        currency: Currency::CNY,
+        method: "alipay".into(),
+        status: PaymentStatus::Processing,
+        transaction_id: None,
+        refund_due: false,
+        trace: Some(trace()),
+        version: 1,
+        create_time: at("2026-02-04T10:30:30Z"),
+        update_time: at("2026-02-04T10:30:30Z"),
+    }
+}
+
+pub(crate) fn ids<I: TryFrom<i64, Error = IdError> + Debug>() -> impl Strategy<Value = I> {
+    prop_oneof![1..=1000i64, 1..=MAX_ID, Just(MAX_ID)].prop_map(id)
+}
+
+pub(crate) fn amounts() -> impl Strategy<Value = Money> {
+    prop_oneof![0..=20_000i64, 0..=MAX_ID, Just(MAX_ID)]
+        .prop_map(|minor| Money::from_minor(minor).expect("an amount in range"))
+}
+
+/// Every moment that RFC 3339 can write, with or without a fraction, to the microsecond: so exact are ours.
+pub(crate) fn times() -> impl Strategy<Value = DateTime<Utc>> {
+    let first = at("0000-01-01T00:00:00Z").timestamp();
+    let last = at("9999-12-31T23:59:59Z").timestamp();
+    (first..=last, prop_oneof![Just(0), Just(500_000u32), 0..1_000_000u32]).prop_map(|(seconds, micros)| {
+        DateTime::from_timestamp(seconds, micros * 1_000).expect("a moment in range")
+    })
+}
+
+pub(crate) fn one_of<T: Copy + Debug>(all: &'static [T]) -> impl Strategy<Value = T> {
+    proptest::sample::select(all)
+}
+
+/// An order that names no assets.
+pub(crate) fn place(
+    product: &Product,
+    new: NewOrder,
+) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
+    Order::place(product, new, &AskedAssets::NONE, PointsRules::default())
+}
+
+/// A coupon of the buyer's that can be used until the end of March.
+pub(crate) fn coupon(discount: &str, min_spend: &str) -> Coupon {
+    Coupon {
+        id: id(80_001),
+        tenant: id(3),
+        user: id(BUYER),
+        discount: money(discount),
+        min_spend: money(min_spend),
+        expires_at: at("2026-04-01T00:00:00Z"),
+        status: CouponStatus::Available,
+        order: None,
+        version: 1,
+        create_time: at("2026-02-01T08:00:00Z"),
+        update_time: at("2026-02-01T08:00:00Z"),
+    }
+}
+
+pub(crate) fn points(number: i64) -> Points {
+    number.try_into().expect("a number of points")
+}
+
+/// So many points are worth 1.00, and so many are earned for each 1.00.
+pub(crate) fn rules(per_unit: u32, earned_per_unit: u32) -> PointsRules {
+    PointsRules { per_unit: per_unit.try_into().expect("not zero"), earned_per_unit }
+}
+
+/// For what is compared with a model: `PROPTEST_CASES`, else 1,000 cases, and 10,000 in the long run (`tests/run --long`).
+pub(crate) fn model_cases() -> ProptestConfig {
+    let is_set = |name| std::env::var_os(name).is_some();
+    let config = ProptestConfig::default();
+    let cases = match (is_set("PROPTEST_CASES"), is_set("HANDOVER_LONG")) {
+        (true, _) => config.cases,
+        (false, true) => 10_000,
+        (false, false) => 1_000,
+    };
+    ProptestConfig { cases, ..config }
+}

@@ -1,0 +1,115 @@
+//! The keys under which operations happen once: 004's table to the letter, and what it lacks.
+
+use std::collections::BTreeSet;
+
+use handover_domain::{Asset, CouponId, OperationKey, OperationKind, OrderId, PaymentId, RefundId, UserId};
+use handover_events::MAX_ID;
+
+use crate::common::id;
+
+/// 004 "幂等键设计", as it stands there: operation, format, example.
+const TABLE: [(&str, &str, &str); 12] = [
+    ("优惠券锁定", "order:{orderId}:checkout", "order:123:checkout"),
+    ("优惠券核销", "order:{orderId}:commit", "order:123:commit"),
+    ("优惠券释放", "order:{orderId}:release", "order:123:release"),
+    ("钱包冻结", "wallet:{orderId}:freeze", "wallet:123:freeze"),
+    ("钱包提交", "wallet:{orderId}:commit", "wallet:123:commit"),
+    ("钱包释放", "wallet:{orderId}:release", "wallet:123:release"),
+    ("钱包回退", "wallet:{refundId}:revert", "wallet:456:revert"),
+    ("积分冻结", "points:{orderId}:freeze", "points:123:freeze"),
+    ("积分提交", "points:{orderId}:commit", "points:123:commit"),
+    ("积分释放", "points:{orderId}:release", "points:123:release"),
+    ("积分回退", "points:{refundId}:revert", "points:456:revert"),
+    ("积分赚取", "points:{orderId}:earn", "points:123:earn"),
+];
+
+/// The key of each operation of the table, in its order.
+fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
+    [
+        OperationKey::freeze(Asset::Coupon, order),
+        OperationKey::commit(Asset::Coupon, order),
+        OperationKey::release(Asset::Coupon, order),
+        OperationKey::freeze(Asset::Wallet, order),
+        OperationKey::commit(Asset::Wallet, order),
+        OperationKey::release(Asset::Wallet, order),
+        OperationKey::revert(Asset::Wallet, refund),
+        OperationKey::freeze(Asset::Points, order),
+        OperationKey::commit(Asset::Points, order),
+        OperationKey::release(Asset::Points, order),
+        OperationKey::revert(Asset::Points, refund),
+        OperationKey::earn(order),
+    ]
+}
+
+/// What the table lacks.
+fn ours(order: OrderId, refund: RefundId, payment: PaymentId, coupon: CouponId) -> [OperationKey; 5] {
+    [
+        OperationKey::give_back(order),
+        OperationKey::unearn(refund),
+        OperationKey::capture(payment),
+        OperationKey::payout(refund),
+        OperationKey::issue(coupon),
+    ]
+}
+
+fn every_key_of(number: i64) -> Vec<OperationKey> {
+    let ours = ours(id(number), id(number), id(number), id(number));
+    table_of(id(number), id(number)).into_iter().chain(ours).collect()
+}
+
+#[test]
+fn every_key_is_as_the_table_of_004_has_it() {
+    for ((operation, format, example), key) in TABLE.iter().zip(table_of(id(123), id(456))) {
+        assert_eq!(key.as_str(), *example, "{operation}");
+        assert_eq!(format.replace("{orderId}", "123").replace("{refundId}", "456"), *example, "{operation}");
+    }
+}
+
+#[test]
+fn what_the_table_lacks_has_keys_of_the_same_form() {
+    let keys = ours(id(123), id(456), id(789), id(80_001)).map(|key| key.to_string());
+    assert_eq!(
+        keys,
+        [
+            "order:123:giveback",
+            "points:456:unearn",
+            "payment:789:capture",
+            "refund:456:payout",
+            "coupon:80001:issue"
+        ]
+    );
+}
+
+#[test]
+fn no_two_operations_share_a_key_even_where_their_ids_are_equal() {
+    let keys: Vec<_> = [1, 11, 123, MAX_ID].into_iter().flat_map(every_key_of).collect();
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+}
+
+#[test]
+fn no_key_of_an_operator_is_one_of_another_operation() {
+    let (user, operator): (UserId, UserId) = (10.try_into().unwrap(), 9.try_into().unwrap());
+    let others: BTreeSet<_> = every_key_of(123).into_iter().collect();
+    for kind in OperationKind::ALL {
+        for text in ["123", "123:commit", "order:123:commit", "1:issue", ""] {
+            assert!(
+                !others.contains(&OperationKey::by_operator(*kind, user, Some(operator), text)),
+                "{kind} {text}"
+            );
+        }
+    }
+    assert_eq!(
+        OperationKey::by_operator(OperationKind::Deposit, user, Some(operator), "k-1").as_str(),
+        "deposit:10:9:k-1"
+    );
+    assert_eq!(OperationKey::by_operator(OperationKind::Grant, user, None, "k-1").as_str(), "grant:10:0:k-1");
+}
+
+#[test]
+fn every_key_fits_its_column_and_is_visible_ascii() {
+    for key in every_key_of(MAX_ID) {
+        assert!((1..=255).contains(&key.as_str().len()), "{key}");
+        assert!(key.as_str().bytes().all(|byte| byte.is_ascii_graphic()), "{key}");
+        assert_eq!(OperationKey::stored(key.to_string()), key);
+    }
+}

@@ -1,0 +1,100 @@
+//! The names that rows and messages carry.
+
+use handover_domain::{
+    Account, AggregateType, Asset, CancelReason, CouponStatus, EventType, HoldStatus, OperationKind,
+    OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus,
+};
+use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
+
+/// The names of an enum are these and no others: in columns, in messages, read and written.
+macro_rules! names_are {
+    ($enum:ty, $names:expr) => {{
+        let names: &[&str] = &$names;
+        let all: Vec<&str> = <$enum>::ALL.iter().map(|value| value.as_str()).collect();
+        assert_eq!(all, names, "{}", stringify!($enum));
+        for value in <$enum>::ALL {
+            assert_eq!(value.to_string(), value.as_str());
+            assert_eq!(value.as_str().parse::<$enum>(), Ok(*value));
+        }
+        let swapped_case = |name: &str| {
+            let upper = name.to_uppercase();
+            if upper == name { name.to_lowercase() } else { upper }
+        };
+        for name in names.iter().flat_map(|name| [swapped_case(name), format!("{name} "), format!(" {name}")])
+        {
+            let expected = Box::leak(names.join(" ").into_boxed_str());
+            assert_eq!(name.parse::<$enum>(), Err(UnknownName { expected }), "{name:?}");
+        }
+        assert!("".parse::<$enum>().is_err());
+    }};
+}
+
+/// As above, and JSON uses the same names as columns do.
+macro_rules! names_in_json_too {
+    ($enum:ty, $names:expr) => {{
+        names_are!($enum, $names);
+        for value in <$enum>::ALL {
+            let json = format!("{:?}", value.as_str());
+            assert_eq!(serde_json::to_string(value).unwrap(), json);
+            assert_eq!(serde_json::from_str::<$enum>(&json).unwrap(), *value);
+        }
+    }};
+}
+
+#[test]
+fn every_name_is_frozen_and_read_back_as_what_it_was_written_for() {
+    names_in_json_too!(OrderStatus, ["pending", "paid", "shipped", "completed", "cancelled", "refunded"]);
+    names_in_json_too!(CancelReason, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
+    names_in_json_too!(ProductStatus, ["on_sale", "sold", "off_shelf"]);
+    names_in_json_too!(PaymentStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
+    names_in_json_too!(RefundStatus, ["PROCESSING", "SUCCESS", "FAILED"]);
+    names_in_json_too!(OutboxStatus, ["NEW", "RETRY", "SENT", "FAILED"]);
+    names_in_json_too!(ConsumeStatus, ["PROCESSING", "WAITING", "SUCCESS", "FAILED", "DEAD"]);
+    names_in_json_too!(AggregateType, ["Order", "Payment", "Refund", "Invoice"]);
+    names_in_json_too!(
+        EventType,
+        [
+            "ORDER_CREATED",
+            "ORDER_PAID",
+            "ORDER_STATUS_CHANGED",
+            "ORDER_TIMEOUT",
+            "ORDER_CANCELLED",
+            "ORDER_REFUNDED",
+            "PAYMENT_SUCCEEDED",
+            "PAYMENT_FAILED",
+            "REFUND_SUCCEEDED",
+            "REFUND_FAILED",
+            "INVOICE_GENERATED",
+        ]
+    );
+    names_are!(OrderActor, ["gateway", "buyer", "seller", "system", "operator", "stranger"]);
+    names_are!(RefundCause, ["buyer", "operator", "late_payment"]);
+}
+
+#[test]
+fn every_name_of_assets_is_frozen_too() {
+    names_are!(Asset, ["coupon", "wallet", "points", "cash"]);
+    names_are!(Purse, ["wallet", "points"]);
+    names_are!(CouponStatus, ["AVAILABLE", "LOCKED", "USED", "EXPIRED"]);
+    names_are!(HoldStatus, ["FROZEN", "COMMITTED", "RELEASED"]);
+    names_are!(
+        OperationKind,
+        [
+            "DEPOSIT", "GRANT", "ISSUE", "FREEZE", "COMMIT", "RELEASE", "REVERT", "EARN", "UNEARN",
+            "CAPTURE", "PAYOUT"
+        ]
+    );
+    names_are!(
+        Account,
+        [
+            "wallet",
+            "wallet_hold",
+            "points",
+            "points_hold",
+            "points_debt",
+            "platform",
+            "gateway",
+            "points_issued"
+        ]
+    );
+}

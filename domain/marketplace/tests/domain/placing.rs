@@ -1,0 +1,147 @@
+//! Placing an order takes the product, and ending it unshipped gives the product back.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Datelike, Timelike, Utc};
+use handover_domain::{
+    CancelCause, EventBody, EventType, NewOrder, Order, OrderAction, OrderActor, OrderAssets, OrderId,
+    OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, UserId,
+};
+use handover_events::MAX_ID;
+use proptest::prelude::*;
+
+use crate::common::{
+    BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, place, placed_at, product, times,
+};
+
+fn now() -> DateTime<Utc> {
+    at("2026-02-04T11:00:00.5Z")
+}
+
+#[test]
+fn placing_an_order_takes_the_product_at_the_price_it_has() {
+    let before = product(ProductStatus::OnSale);
+    let (order, taken, _) = place(&before, new_order()).unwrap();
+    assert_eq!(taken, before.apply(ProductAction::Occupy, placed_at()).unwrap());
+    let expected = Order {
+        id: id(900_001),
+        order_no: OrderNo::stored("202602041030000000900001".into()),
+        tenant: before.tenant,
+        product: before.id,
+        buyer: id(BUYER),
+        seller: id(SELLER),
+        status: OrderStatus::Pending,
+        cancel_reason: None,
+        total: before.price,
+        assets: OrderAssets::NONE,
+        payable: before.price,
+        refund: None,
+        shipment: None,
+        version: 1,
+        create_time: placed_at(),
+        pay_time: None,
+        update_time: placed_at(),
+    };
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn placing_an_order_announces_it_and_starts_its_timeout() {
+    let (_, _, events) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
+    assert_eq!(
+        events.iter().map(EventBody::event_type).collect::<Vec<_>>(),
+        [EventType::OrderCreated, EventType::OrderTimeout]
+    );
+    assert_eq!(events[0].to_json(), format!(r#"{{{FACTS},"productId":70001,"quantity":1,"price":88.50}}"#));
+    assert_eq!(events[1].to_json(), format!(r#"{{{FACTS},"createTime":"2026-02-04T10:30:00.000000Z"}}"#));
+}
+
+#[test]
+fn only_a_product_on_sale_can_be_bought() {
+    for status in [ProductStatus::Sold, ProductStatus::OffShelf] {
+        let refusal = place(&product(status), new_order()).unwrap_err();
+        assert_eq!(refusal, OrderRefusal::Product(ProductRefusal::WrongStatus { status }));
+    }
+}
+
+#[test]
+fn a_product_is_not_sold_again_before_its_order_ends_and_is_afterwards() {
+    let (_, taken, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
+    let second = NewOrder { id: id(900_002), buyer: id(10_003), now: now() };
+    let sold = ProductRefusal::WrongStatus { status: ProductStatus::Sold };
+    assert_eq!(place(&taken, second), Err(OrderRefusal::Product(sold.clone())));
+    assert_eq!(taken.apply(ProductAction::Occupy, now()), Err(sold));
+    let freed = taken.apply(ProductAction::Release, now()).unwrap();
+    assert!(place(&freed, second).is_ok());
+}
+
+#[test]
+fn only_cancelled_and_refunded_orders_free_their_product() {
+    let freeing: Vec<_> = OrderStatus::ALL.iter().filter(|status| status.frees_product()).collect();
+    assert_eq!(freeing, [&OrderStatus::Cancelled, &OrderStatus::Refunded]);
+}
+
+#[test]
+fn an_order_that_is_cancelled_or_refunded_gives_back_the_product_as_it_was() {
+    let pay = (OrderAction::Pay, OrderActor::Gateway);
+    let cancel = |cause, who| (OrderAction::Cancel(cause), who);
+    let begin = OrderAction::BeginRefund { refund: id(500_001) };
+    let refund = OrderAction::Refund { refund: id(500_001), amount: money("88.50") };
+    let ways = [
+        vec![cancel(CancelCause::Buyer, OrderActor::Buyer)],
+        vec![cancel(CancelCause::Timeout { created_by: placed_at() }, OrderActor::System)],
+        vec![cancel(CancelCause::AssetLockFailed, OrderActor::System)],
+        vec![cancel(CancelCause::PaymentFailed, OrderActor::System)],
+        vec![pay, (begin, OrderActor::Buyer), (refund, OrderActor::Gateway)],
+    ];
+    for way in ways {
+        let before = product(ProductStatus::OnSale);
+        let (mut order, taken, _) = place(&before, new_order()).unwrap();
+        for (action, actor) in &way {
+            assert!(!order.status.frees_product(), "{}", order.status);
+            (order, _) = order.apply(action, *actor, now()).unwrap();
+        }
+        assert!(order.status.frees_product(), "{}", order.status);
+        let freed = taken.apply(ProductAction::Release, now()).unwrap();
+        assert_eq!((freed.version, freed.update_time), (before.version + 2, now()));
+        assert_eq!(Product { version: before.version, update_time: before.update_time, ..freed }, before);
+    }
+}
+
+#[test]
+fn order_numbers_of_one_second_differ_while_their_ids_do_in_ten_digits() {
+    let numbers: BTreeSet<String> =
+        (MAX_ID - 999..=MAX_ID).map(|order| OrderNo::new(placed_at(), id(order)).to_string()).collect();
+    assert_eq!(numbers.len(), 1000);
+    assert_eq!(OrderNo::new(placed_at(), id(MAX_ID)).as_str(), "202602041030009254740991");
+    assert_eq!(OrderNo::new(placed_at(), id(1234)).as_str(), "202602041030000000001234");
+}
+
+proptest! {
+    #[test]
+    fn nobody_buys_their_own_product(
+        status in one_of(ProductStatus::ALL), seller in ids::<UserId>(), order in ids::<OrderId>(), now in times(),
+    ) {
+        let mut own = product(status);
+        own.seller = seller;
+        let refusal = place(&own, NewOrder { id: order, buyer: seller, now }).unwrap_err();
+        if status == ProductStatus::OnSale {
+            prop_assert_eq!(refusal, OrderRefusal::Product(ProductRefusal::OwnProduct));
+        }
+    }
+
+    #[test]
+    fn an_order_number_is_the_second_of_creation_and_the_last_ten_digits_of_the_id(
+        created in times(), order in ids::<OrderId>(),
+    ) {
+        let number = OrderNo::new(created, order);
+        prop_assert_eq!(number.as_str().len(), 24);
+        prop_assert!(number.as_str().bytes().all(|byte| byte.is_ascii_digit()), "{}", number);
+        let (second, digits) = number.as_str().split_at(14);
+        let parts = [created.month(), created.day(), created.hour(), created.minute(), created.second()];
+        let rest: String = parts.iter().map(|part| format!("{part:02}")).collect();
+        prop_assert_eq!(second, format!("{:04}{rest}", created.year()));
+        let padded = format!("{:0>10}", order.to_string());
+        prop_assert_eq!(digits, &padded[padded.len() - 10..]);
+    }
+}
