@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_application::ports::*;
 use handover_application::service::{self, Roles};
-use handover_application::{
-    App, EventSpec, Extensions, Marketplace, Rules, Settings, Tasks, Transactor, TxPolicy, Wake, with_tx,
-};
+use handover_application::{App, Extensions, Marketplace, Rules, Settings};
 use handover_domain::PointsRules;
 use handover_events::{AggregateRef, OutboxStatus, TenantId};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::{EventSpec, Tasks, Transactor, TxPolicy, Wake, with_tx};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions, Statements};
 use handover_system::{OsChance, SystemClock};
 

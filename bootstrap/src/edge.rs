@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_application::App;
-use handover_application::ports::Clock;
 use handover_domain::UserId;
 use handover_events::TenantId;
 use handover_http::{
     CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
 };
+use handover_outbox::ports::Clock;
 use handover_sql::SqlStore;
 use handover_system::SystemClock;
 use tokio::net::TcpListener;

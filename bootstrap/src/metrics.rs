@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use handover_application::ports::StoreError;
-use handover_application::{App, METRICS, MetricKind, PENDING};
+use handover_application::{App, METRICS};
 use handover_http::Render;
+use handover_outbox::ports::StoreError;
+use handover_outbox::{MetricKind, PENDING};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 /// The collector of this process: there can be one.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::ports::{Chance, Clock};
 use handover_memory::SeededChance;
+use handover_outbox::ports::{Chance, Clock};
 use handover_system::{FollowingClock, NoEntropy, OsChance, SystemClock, secret_bytes};
 
 /// The state from which SplitMix64 made this number: its steps undone, the last one first.

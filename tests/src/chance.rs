@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use handover_application::ports::Chance as _;
 use handover_memory::SeededChance;
+use handover_outbox::ports::Chance as _;
 
 const SEED_IN_CI: u64 = 1;
 

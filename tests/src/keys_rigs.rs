@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_application::idempotency::DatabaseKeys;
 use handover_application::ports::IdempotencyStore;
-use handover_application::{Tasks, Transactor, TxPolicy};
 use handover_memory::SeededChance;
+use handover_outbox::{Tasks, Transactor, TxPolicy};
 use handover_redis::{Link, RedisKeys, RedisSettings, Use};
 use handover_system::SystemClock;
 

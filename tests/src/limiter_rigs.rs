@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::Tasks;
 use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use handover_limiter::{LocalLimiter, Time};
+use handover_outbox::Tasks;
 use handover_redis::{Link, RedisLimiter, RedisSettings, Use};
 use handover_system::SystemClock;
 use tokio::sync::OnceCell;

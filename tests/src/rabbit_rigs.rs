@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::Broker;
+use handover_outbox::ports::Broker;
 use handover_rabbitmq::{QueueType, RabbitBroker, RabbitSettings};
 use tokio::sync::OnceCell;
 

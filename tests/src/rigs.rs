@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::Wake;
-use handover_application::ports::{Broker, Clock, MarketStore};
+use handover_application::ports::MarketStore;
 use handover_memory::{ManualClock, MemoryBroker, MemoryStore};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
 use tempfile::TempDir;
 

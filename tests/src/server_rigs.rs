@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::Wake;
-use handover_application::ports::{Broker, Clock, MarketStore};
+use handover_application::ports::MarketStore;
 use handover_memory::ManualClock;
+use handover_outbox::Wake;
+use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{Clock, Gateway, GatewayError, RefundRequest};
+use handover_application::ports::{Gateway, GatewayError, RefundRequest};
 use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
+use handover_outbox::ports::Clock;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};

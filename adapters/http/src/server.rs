@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::Response;
-use handover_application::Tasks;
+use handover_outbox::Tasks;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

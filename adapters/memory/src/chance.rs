@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handover_application::ports::Chance;
+use handover_outbox::ports::Chance;
 
 /// SplitMix64: the same seed gives the same numbers in the same order of calls.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use handover_application::ports::Clock;
+use handover_outbox::ports::Clock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use handover_application::ports::BrokerError;
+use handover_outbox::ports::BrokerError;
 use lapin::ErrorKind;
 use lapin::protocol::AMQPError;
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 
-use handover_application::ports::{Delivery, DeliveryTag};
+use handover_outbox::ports::{Delivery, DeliveryTag};
 use tokio::sync::Notify;
 
 use crate::shared::lock;
@@ -106,7 +106,7 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use handover_application::ports::Message;
+    use handover_outbox::ports::Message;
 
     use super::*;
 

@@ -27,8 +27,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
-use handover_application::topology::Topology;
+use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
+use handover_outbox::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 

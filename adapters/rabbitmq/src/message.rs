@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::{Delivery, DeliveryTag, Message};
+use handover_outbox::ports::{Delivery, DeliveryTag, Message};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 

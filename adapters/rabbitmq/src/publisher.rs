@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use handover_application::ports::{BrokerError, Outgoing, PublishOutcome, Route};
+use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route};
 use lapin::message::BasicReturnMessage;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::ShortString;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use handover_application::topology::Topology;
+use handover_outbox::topology::Topology;
 use tokio::sync::Notify;
 
 use crate::connector::Connector;

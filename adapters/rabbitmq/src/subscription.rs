@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
-use handover_application::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
+use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Consumer};

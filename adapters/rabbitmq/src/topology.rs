@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use handover_application::ports::BrokerError;
-use handover_application::topology::{QueueSpec, Topology};
+use handover_outbox::ports::BrokerError;
+use handover_outbox::topology::{QueueSpec, Topology};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};

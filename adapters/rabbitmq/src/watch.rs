@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::BrokerError;
+use handover_outbox::ports::BrokerError;
 use tokio::time::Instant;
 use tracing::{error, warn};
 

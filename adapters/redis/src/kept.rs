@@ -3,9 +3,8 @@
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
-    IdempotencyError, KeptRequest, RequestScope, RequestState, StoreError, StoredAnswer,
-};
+use handover_application::ports::{IdempotencyError, KeptRequest, RequestScope, RequestState, StoredAnswer};
+use handover_outbox::ports::StoreError;
 
 /// A field, if it is there.
 type Field = Option<Vec<u8>>;

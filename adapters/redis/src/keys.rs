@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, Standing,
-    StoreError, StoredAnswer,
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, Standing, StoredAnswer,
 };
+use handover_outbox::ports::{Changed, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, Script, ScriptInvocation};
 

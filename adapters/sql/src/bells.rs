@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use handover_application::Wake;
 use handover_events::{Partition, PartitionSet};
+use handover_outbox::Wake;
 use tokio::sync::{Notify, watch};
 
 /// A NOTIFY carries less than 8000 bytes.
@@ -139,8 +139,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use handover_application::Wake;
     use handover_events::{Partition, PartitionSet};
+    use handover_outbox::Wake;
 
     use super::Bells;
 

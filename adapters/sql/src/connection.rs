@@ -1,7 +1,7 @@
 //! What the repositories need of a database: a connection, and an engine to get one from.
 
 use async_trait::async_trait;
-use handover_application::ports::StoreError;
+use handover_outbox::ports::StoreError;
 use sqlx::migrate::Migrator;
 
 use crate::bells::Bells;

@@ -1,6 +1,6 @@
 //! What a driver's error means to the caller.
 
-use handover_application::ports::StoreError;
+use handover_outbox::ports::StoreError;
 use sqlx::error::DatabaseError;
 
 /// What an error of the database itself means.

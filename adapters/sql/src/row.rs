@@ -8,9 +8,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::StoreError;
 use handover_domain::Money;
 use handover_events::{AggregateRef, Trace};
+use handover_outbox::ports::StoreError;
 
 use crate::value::{Value, parse_time};
 

@@ -1,6 +1,6 @@
 //! The version of the schema, and what keeps a database from being migrated.
 
-use handover_application::ports::StoreError;
+use handover_outbox::ports::StoreError;
 
 use crate::engine::migrations::{TABLE, newest, tables};
 use crate::session::Session;

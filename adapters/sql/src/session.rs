@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
-use handover_application::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use handover_events::Partition;
+use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
 use crate::connection::{COMMIT, Connection};
 use crate::dialect::Dialect;

@@ -1,6 +1,7 @@
 //! Statements of one's own in a unit of work: own tables change together with ours, or not at all.
 
-use handover_application::ports::{AsAny, StoreError, Work};
+use handover_application::ports::{AsAny, Work};
+use handover_outbox::ports::StoreError;
 
 use crate::row::Row;
 use crate::session::Session;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handover_application::ports::Chance;
+use handover_outbox::ports::Chance;
 
 /// The operating system has no random numbers for us.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use handover_application::ports::Clock;
+use handover_outbox::ports::Clock;
 
 /// The clock of this machine. With SQLite the database runs in this process, so its clock is the database's clock.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use handover_application::queues::{DEAD_LETTER_KEY, timeout_delay_key};
-use handover_application::topology::{QueueSpec, Topology, topic_matches};
 use handover_domain::EventType;
+use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
 use serde_json::{Map, Value, json};
 
 use super::messages::emitted;

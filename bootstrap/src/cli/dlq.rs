@@ -1,9 +1,9 @@
 //! What `dlq` takes.
 
 use clap::{Args, Subcommand};
-use handover_application::ports::DeadLetterStatus;
-use handover_application::use_cases::operations::Reason;
 use handover_events::TenantId;
+use handover_outbox::operations::Reason;
+use handover_outbox::ports::DeadLetterStatus;
 
 use super::values::{cursor, letter_status, reason, tenant, whole};
 use super::{Common, OutputArgs};

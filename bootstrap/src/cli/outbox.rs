@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use handover_application::use_cases::operations::{Pace, Reason};
 use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_outbox::operations::{Pace, Reason};
 
 use super::values::{cursor, event, pace, reason, status, tenant, time, whole};
 use super::{Common, OutputArgs, PageArgs};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use handover_application::use_cases::operations::Reason;
 use handover_events::TenantId;
+use handover_outbox::operations::Reason;
 
 use super::values::{duration, reason, tenant, time};
 use super::{Common, OutputArgs};

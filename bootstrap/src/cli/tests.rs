@@ -1,5 +1,6 @@
 use clap::CommandFactory;
-use handover_application::{Role, service::Roles};
+use handover_application::Role;
+use handover_application::service::Roles;
 use handover_events::OutboxStatus;
 
 use super::*;

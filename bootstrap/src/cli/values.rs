@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::DeadLetterStatus;
-use handover_application::use_cases::operations::{Pace, Reason};
 use handover_domain::OrderId;
 use handover_events::{EventId, IdError, OutboxStatus, TenantId};
+use handover_outbox::operations::{Pace, Reason};
+use handover_outbox::ports::DeadLetterStatus;
 
 pub(super) fn status(name: &str) -> Result<OutboxStatus, String> {
     name.to_ascii_uppercase().parse().map_err(|_| "known are new, retry, sent, failed".to_owned())

@@ -1,9 +1,11 @@
 //! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read from the database file,
 //! whoever serves it.
 
-use handover_application::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
-use handover_application::use_cases::{Page, operations};
+use handover_application::use_cases::operations as market;
 use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
+use handover_outbox::Page;
+use handover_outbox::operations;
+use handover_outbox::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -104,7 +106,7 @@ pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
     ];
     let operator = Operator::at(&arguments.common, Reach::Store).await?;
     let (tenant, order) = (arguments.tenant, arguments.order);
-    let timeline = operations::timeline(&operator.app, &operator.context, tenant, order).await;
+    let timeline = market::timeline(&operator.app, &operator.context, tenant, order).await;
     let timeline = timeline.map_err(|error| {
         operator.failed_to_find(
             error,

@@ -26,8 +26,9 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use handover_application::idempotency::RequestSettings;
-use handover_application::ports::OnFailed;
-use handover_application::{ConsumerSettings, OnOutage, RelaySettings, Rules, Settings, TimeoutSettings};
+use handover_application::{Rules, Settings, TimeoutSettings};
+use handover_outbox::ports::OnFailed;
+use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use tracing_subscriber::filter::Targets;
 
 use crate::telemetry;

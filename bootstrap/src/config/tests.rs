@@ -12,12 +12,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use handover_application::idempotency::RequestSettings;
-use handover_application::ports::OnFailed;
-use handover_application::{
-    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, TimeoutSettings,
-};
+use handover_application::{ConsistencySettings, RefundSettings, TimeoutSettings};
 use handover_domain::PointsRules;
 use handover_http::{Limits, TokenRules};
+use handover_outbox::ports::OnFailed;
+use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 
 use super::keys::{KEYS, Kind};
 use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};

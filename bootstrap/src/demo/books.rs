@@ -6,12 +6,14 @@ mod assets;
 use std::collections::{BTreeMap, BTreeSet};
 
 use handover_application::ports::{
-    BuyerCredit, Consumed, ConsumedFilter, CreditChange, DeadLetter, DeadLetterFilter, ListingChange,
-    ListingEntry, MarketStore, MarketView, Notification, Numbered, OrderSide, OutboxFilter, OutboxRow,
-    ShipmentTask, StoreError,
+    BuyerCredit, CreditChange, ListingChange, ListingEntry, MarketStore, MarketView, Notification, OrderSide,
+    ShipmentTask,
 };
 use handover_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{
+    Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OutboxFilter, OutboxRow, StoreError,
+};
 
 pub(super) use assets::Assets;
 

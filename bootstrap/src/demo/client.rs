@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use handover_application::Role;
-use handover_application::ports::Clock;
 use handover_domain::{CouponId, Money, OrderId, Points, ProductId, UserId};
 use handover_events::TenantId;
 use handover_http::Tokens;
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;

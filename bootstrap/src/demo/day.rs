@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use handover_application::App;
-use handover_application::ports::{Clock, MarketStore, StoreError};
+use handover_application::ports::MarketStore;
+use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
 
 use super::OUTAGE;

@@ -1,7 +1,7 @@
 //! Every choice of a day, drawn from its seed: the same seed plans the same day.
 
-use handover_application::ports::Chance;
 use handover_memory::SeededChance;
+use handover_outbox::ports::Chance;
 
 /// The dice of one day.
 pub(super) struct Dice(SeededChance);

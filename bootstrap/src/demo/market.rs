@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use handover_application::ports::Clock;
 use handover_domain::{CouponId, OrderId, ProductId, UserId};
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;

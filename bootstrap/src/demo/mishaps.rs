@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{BrokerError, Clock};
 use handover_application::queues::FULFILLMENT_QUEUE;
 use handover_events::EventId;
+use handover_outbox::ports::{BrokerError, Clock};
 use handover_system::SystemClock;
 use tokio::sync::watch;
 

@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_application::App;
-use handover_application::ports::{Chance, Work};
+use handover_application::ports::Work;
+use handover_outbox::ports::Chance;
 use handover_system::OsChance;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -239,7 +240,7 @@ impl From<Unplannable> for Failure {
 
 /// Who takes which events.
 fn takers(app: &App) -> Vec<Taker> {
-    let taker = |subscriber: handover_application::consumers::Subscriber<Work>| Taker {
+    let taker = |subscriber: handover_outbox::consumers::Subscriber<Work>| Taker {
         consumer: subscriber.handler.name().to_owned(),
         takes: subscriber.handler.takes().iter().map(|kind| (*kind).to_owned()).collect(),
     };

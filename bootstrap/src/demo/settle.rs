@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use handover_application::App;
-use handover_application::ports::{Clock, MarketStore, StoreError};
+use handover_application::ports::MarketStore;
 use handover_events::ConsumeStatus;
+use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
 use tokio::time::Instant;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{Broker, BrokerError};
 use handover_application::queues;
+use handover_outbox::ports::{Broker, BrokerError};
 use handover_rabbitmq::RabbitSettings;
 use tokio::net::TcpStream;
 

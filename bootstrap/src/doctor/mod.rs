@@ -13,7 +13,7 @@ mod secrets;
 
 use std::path::Path;
 
-use handover_application::ports::Clock;
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 
 use crate::cli::DoctorArgs;

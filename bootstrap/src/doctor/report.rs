@@ -127,7 +127,7 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use handover_application::ports::StoreError;
+    use handover_outbox::ports::StoreError;
 
     use super::*;
     use crate::config::DatabaseChoice;

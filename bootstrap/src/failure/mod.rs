@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use handover_application::ports::{BrokerError, StoreError};
+use handover_outbox::ports::{BrokerError, StoreError};
 use handover_sql::{SchemaError, access_refusal};
 use handover_system::NoEntropy;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use handover_application::ports::{BrokerError, StoreError};
+use handover_outbox::ports::{BrokerError, StoreError};
 
 use super::Failure;
 use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{Clock, LeaseRepo, Store, StoreError};
-use handover_application::{Tasks, Wake};
+use handover_outbox::ports::{Clock, LeaseRepo, Store, StoreError};
+use handover_outbox::{Tasks, Wake};
 use handover_sql::{SchemaError, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 

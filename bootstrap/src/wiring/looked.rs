@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use handover_application::App;
-use handover_application::Wake;
-use handover_application::ports::{Broker, Clock};
 use handover_memory::MemoryBroker;
+use handover_outbox::Wake;
+use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 

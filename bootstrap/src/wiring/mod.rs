@@ -10,8 +10,10 @@ mod schema;
 
 use std::sync::Arc;
 
-use handover_application::ports::{Broker, Clock, Gateway};
-use handover_application::{App, MarketTransactor, Tasks, Transactor, TxPolicy};
+use handover_application::ports::Gateway;
+use handover_application::{App, MarketTransactor};
+use handover_outbox::ports::{Broker, Clock};
+use handover_outbox::{Tasks, Transactor, TxPolicy};
 use handover_sql::SqlStore;
 use handover_system::OsChance;
 

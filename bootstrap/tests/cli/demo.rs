@@ -9,7 +9,7 @@
 mod days;
 
 use days::{Day, at_once};
-use handover_application::ports::Chance;
+use handover_outbox::ports::Chance;
 use handover_system::OsChance;
 use serde_json::Value;
 

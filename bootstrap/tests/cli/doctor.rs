@@ -3,9 +3,9 @@
 use std::net::TcpListener;
 
 use chrono::TimeDelta;
-use handover_application::ports::{Clock, EventMetadata, NewEvent};
 use handover_domain::{Money, Product, ProductStatus};
 use handover_events::{AggregateRef, TenantId};
+use handover_outbox::ports::{Clock, EventMetadata, NewEvent};
 use handover_system::SystemClock;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! `outbox`, `dlq`, `queues`: the same as the API says, also while a process serves, and nothing changes.
 
-use handover_application::ports::{Clock, DeadLetter, DeadLetterStatus};
 use handover_events::TenantId;
+use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus};
 use handover_system::SystemClock;
 use serde_json::{Value, json};
 

@@ -3,6 +3,7 @@
 use handover_application::ports::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 use handover_system::SystemClock;
 use serde_json::{Value, json};
 

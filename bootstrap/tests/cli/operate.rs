@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_application::Wake;
 use handover_application::ports::*;
 use handover_events::*;
+use handover_outbox::Wake;
+use handover_outbox::ports::*;
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use handover_application::ports::Clock;
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use serde_json::Value;
 use standardwebhooks::Webhook;

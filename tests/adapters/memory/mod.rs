@@ -4,8 +4,8 @@ mod broker;
 mod outbox;
 mod store;
 
-use handover_application::ports::Chance;
 use handover_memory::SeededChance;
+use handover_outbox::ports::Chance;
 
 #[test]
 fn seeded_chance_gives_the_numbers_of_the_reference_implementation() {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
-    Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
-};
 use handover_contract::samples::due_at;
 use handover_events::{AggregateRef, OutboxStatus, PartitionSet};
 use handover_memory::{MemoryStore, SeededChance};
+use handover_outbox::ports::{
+    Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
+};
 
 use super::store::{START, event, store};
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use chrono::{DateTime, Utc};
-use handover_application::Wake;
-use handover_application::ports::{Changed, EventMetadata, IdKind, NewEvent, Store, StoreError};
+use handover_application::ports::IdKind;
 use handover_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
 use handover_events::{AggregateRef, TenantId};
 use handover_memory::{MemoryStore, VirtualClock};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Changed, EventMetadata, NewEvent, Store, StoreError};
 
 pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;
 

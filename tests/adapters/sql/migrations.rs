@@ -1,6 +1,6 @@
 //! What the schema of an SQLite file guarantees by itself.
 
-use handover_application::ports::Store;
+use handover_outbox::ports::Store;
 use handover_sql::SchemaError;
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -30,7 +30,7 @@ async fn the_audit_log_can_only_be_added_to() {
     let mut view = fixture.store.view().await.unwrap();
     let seen = view
         .outbox_view()
-        .audit_page(&handover_application::ports::AuditFilter::default(), None, 10)
+        .audit_page(&handover_outbox::ports::AuditFilter::default(), None, 10)
         .await
         .unwrap();
     assert_eq!(

@@ -8,9 +8,9 @@ mod store;
 use std::sync::Arc;
 
 use chrono::Utc;
-use handover_application::Wake;
-use handover_application::ports::{EventMetadata, NewEvent, Store, StoreError};
 use handover_events::{AggregateRef, EventId, TenantId};
+use handover_outbox::Wake;
+use handover_outbox::ports::{EventMetadata, NewEvent, Store, StoreError};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
 

@@ -5,13 +5,13 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use handover_application::ports::{
-    Broker, ConsumedFilter, Consumption, DueQuery, Expected, FailedPublish, Message, OnFailed, OutboxRow,
-    Outgoing, PublishOutcome, Store,
-};
 use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{due_at, unordered};
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId};
+use handover_outbox::ports::{
+    Broker, ConsumedFilter, Consumption, DueQuery, Expected, FailedPublish, Message, OnFailed, OutboxRow,
+    Outgoing, PublishOutcome, Store,
+};
 use handover_sql::{DatabaseBroker, SqlStore};
 
 use super::{append, event, fixture};

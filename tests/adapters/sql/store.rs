@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
-use handover_application::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError};
 use handover_contract::samples::due_at;
 use handover_events::{Partition, PartitionSet, TenantId};
+use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError};
 use sqlx::Executor;
 
 use super::{append, event, fixture};
@@ -195,7 +195,7 @@ async fn migrating_from_many_places_at_once_is_safe() {
 #[tokio::test]
 async fn all_leases_end_at_once() {
     let fixture = fixture().await;
-    let relay = handover_application::ports::RelayId("r".into());
+    let relay = handover_outbox::ports::RelayId("r".into());
     let partition = Partition::of(TenantId::DEFAULT, 1);
     let mut unit = fixture.store.begin().await.unwrap();
     unit.outbox().heartbeat(&relay, 5_000).await.unwrap();

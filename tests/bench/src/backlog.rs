@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{NewEvent, Work};
-use handover_application::{Actor, App, CommandContext, Trace, with_tx};
+use handover_application::ports::Work;
+use handover_application::{Actor, App, CommandContext};
 use handover_domain::{
     AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
     ProductStatus, Title, UserId,
 };
 use handover_events::TenantId;
+use handover_events::Trace;
+use handover_outbox::ports::NewEvent;
+use handover_outbox::with_tx;
 
 use crate::error::{BenchError, service_error};
 

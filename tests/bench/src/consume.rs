@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use handover::progress::Progress;
-use handover_application::ConsumerSettings;
-use handover_application::consumers::{Consumer, Fulfillment, Subscriber};
+use handover_application::handlers::Fulfillment;
 use handover_application::queues::FULFILLMENT_QUEUE;
+use handover_outbox::ConsumerSettings;
+use handover_outbox::consumers::{Consumer, Subscriber};
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};

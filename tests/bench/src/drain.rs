@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use handover::progress::Progress;
-use handover_application::RelaySettings;
-use handover_application::ports::RelayId;
-use handover_application::relay::Relay;
+use handover_outbox::RelaySettings;
+use handover_outbox::ports::RelayId;
+use handover_outbox::relay::Relay;
 use tokio::time::{Duration, Instant};
 
 use crate::backlog::{self, Backlog};

@@ -10,8 +10,8 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use chrono::{DateTime, TimeZone, Utc};
-use handover_application::ports::{Bucket, OnFailed};
-use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
+use handover_application::ports::Bucket;
+use handover_application::{App, Role, Rules, service};
 use handover_domain::{PointsRules, UserId};
 use handover_events::TenantId;
 use handover_http::{
@@ -19,6 +19,8 @@ use handover_http::{
 };
 use handover_limiter::{LocalLimiter, Time};
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_outbox::ports::OnFailed;
+use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 

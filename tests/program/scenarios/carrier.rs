@@ -3,8 +3,8 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use handover_application::ports::{Broker, Message, Outgoing, PublishOutcome};
-use handover_application::topology::{QueueSpec, Topology};
+use handover_outbox::ports::{Broker, Message, Outgoing, PublishOutcome};
+use handover_outbox::topology::{QueueSpec, Topology};
 use handover_rabbitmq::{QueueType, RabbitBroker};
 use handover_tests::books::Books;
 use handover_tests::deployment::Deployment;

@@ -1,6 +1,6 @@
 //! 000 §16.4.1: a message that comes again has no second effect.
 
-use handover_application::ports::Message;
+use handover_outbox::ports::Message;
 use handover_tests::deployment::Pair;
 use serde_json::json;
 

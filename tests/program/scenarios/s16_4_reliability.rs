@@ -1,6 +1,6 @@
 //! 000 §16.4.2 and §16.4.3: a message that fails dies visibly, and a person can bring it back.
 
-use handover_application::ports::Message;
+use handover_outbox::ports::Message;
 use handover_tests::deployment::Pair;
 use serde_json::{Value, json};
 

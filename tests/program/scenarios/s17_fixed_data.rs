@@ -1,7 +1,7 @@
 //! 000 §17: the fixed data that regressions are looked for with, and the contracts of §6 and §13 on them.
 
 use chrono::DateTime;
-use handover_application::ports::Message;
+use handover_outbox::ports::Message;
 use handover_tests::deployment::Pair;
 use handover_tests::process::eventually;
 use serde_json::{Map, Value, json};

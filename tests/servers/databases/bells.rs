@@ -4,10 +4,10 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use handover_application::ports::Broker;
 use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{event, outgoing, partition};
 use handover_contract::within;
+use handover_outbox::ports::Broker;
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::database::ServerKind;
 

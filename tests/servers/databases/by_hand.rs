@@ -1,8 +1,8 @@
 //! Rows that a person writes into the outbox with the frozen columns alone.
 
-use handover_application::ports::{DueQuery, OnFailed, OutboxFilter, OutboxRow, Store};
 use handover_contract::samples::{aggregate, due_at, event, start, unordered};
 use handover_events::{Partition, PartitionSet, TenantId};
+use handover_outbox::ports::{DueQuery, OnFailed, OutboxFilter, OutboxRow, Store};
 use handover_tests::servers::database::ServerKind;
 
 use super::{Fixture, append, on_every_server};

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use handover_application::Wake;
-use handover_application::ports::{Store, StoreError};
 use handover_contract::samples::{event, start};
 use handover_memory::ManualClock;
+use handover_outbox::Wake;
+use handover_outbox::ports::{Store, StoreError};
 use handover_sql::{ServerOptions, SqlStore};
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
 use handover_tests::servers::{Durability, certify};

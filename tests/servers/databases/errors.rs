@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use handover_application::ports::{Broker, Changed, Store, StoreError, Work};
+use handover_application::ports::Work;
 use handover_application::queues;
 use handover_contract::samples::{event, later, order, order_moved_to, outgoing};
 use handover_contract::{PATIENCE, within};
 use handover_domain::{Order, OrderStatus};
+use handover_outbox::ports::{Broker, Changed, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::PASSWORD;
 use handover_tests::servers::database::ServerKind;
@@ -162,7 +163,7 @@ async fn a_wrong_password_is_an_outage_and_no_fault_of_the_work(kind: ServerKind
     let store = handover_tests::server_rigs::open(
         &nobody,
         std::sync::Arc::new(handover_memory::ManualClock::new(later(0))),
-        &handover_application::Wake::default(),
+        &handover_outbox::Wake::default(),
     );
     let refused = store.begin().await.map(drop);
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");

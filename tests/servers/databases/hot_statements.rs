@@ -9,9 +9,9 @@ mod reads;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use handover_application::Wake;
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
+use handover_outbox::Wake;
 use handover_sql::{ServerOptions, SqlStore};
 use handover_tests::server_rigs::migrated;
 use handover_tests::servers::database::{ServerKind, TestDatabase};

@@ -3,10 +3,10 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use handover_application::ports::{Broker, PartitionHold, Store, StoreError};
 use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{confirmed, event, outgoing, partition, relay, start};
 use handover_contract::{PATIENCE, within};
+use handover_outbox::ports::{Broker, PartitionHold, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
@@ -144,7 +144,7 @@ async fn relays_that_settle_different_partitions_do_not_wait_for_each_other(kind
         let free =
             unit.outbox().partition_leases().await.unwrap().remove(usize::from(partition(id).number()));
         let taken = unit.outbox().take_partition(&relay(name), &free, 5_000).await.unwrap();
-        assert_eq!(taken, handover_application::ports::Changed::One);
+        assert_eq!(taken, handover_outbox::ports::Changed::One);
     }
     unit.commit().await.unwrap();
     let held = |id| [PartitionHold { partition: partition(id), epoch: 1 }];

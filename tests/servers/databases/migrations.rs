@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use handover_application::Wake;
-use handover_application::ports::Store;
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
+use handover_outbox::Wake;
+use handover_outbox::ports::Store;
 use handover_sql::{SchemaError, SqlStore, Statements};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};

@@ -16,10 +16,10 @@ mod rights;
 
 use std::sync::Arc;
 
-use handover_application::Wake;
-use handover_application::ports::{NewEvent, Store, StoreError};
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
+use handover_outbox::Wake;
+use handover_outbox::ports::{NewEvent, Store, StoreError};
 use handover_sql::SqlStore;
 use handover_tests::server_rigs::{migrated, open};
 use handover_tests::servers::database::{ServerKind, TestDatabase};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use handover_application::Wake;
-use handover_application::ports::{Store, StoreError};
 use handover_contract::PATIENCE;
 use handover_contract::samples::{event, start};
 use handover_events::EventId;
 use handover_memory::ManualClock;
+use handover_outbox::Wake;
+use handover_outbox::ports::{Store, StoreError};
 use handover_sql::SqlStore;
 use handover_tests::server_rigs::open;
 use handover_tests::servers::Durability;

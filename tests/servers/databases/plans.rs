@@ -1,16 +1,16 @@
 //! Plans: the relay's scan takes what is pending in the order of ids, and sweeps find their rows by an index, whatever
 //! else is in the table.
 
-use handover_application::ports::{DueQuery, OnFailed};
 use handover_contract::PATIENCE;
 use handover_contract::samples::{due_at, event, later, order_id, start, user};
+use handover_outbox::ports::{DueQuery, OnFailed};
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
 
 use super::{Fixture, append, on_every_server};
-use handover_application::ports::Store;
+use handover_outbox::ports::Store;
 
 on_every_server!(
     the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing,

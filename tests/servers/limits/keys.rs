@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::Tasks;
 use handover_application::ports::{
-    Changed, Clock, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoreError,
-    StoredAnswer,
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
 };
 use handover_contract::samples::{answered_request, kept_request, start, user};
 use handover_memory::ManualClock;
+use handover_outbox::Tasks;
+use handover_outbox::ports::{Changed, Clock, StoreError};
 use handover_redis::{Link, RedisKeys, RedisSettings, Use, probe};
 use handover_system::SystemClock;
 use handover_tests::keys_rigs::is_there;

@@ -4,11 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::Tasks;
-use handover_application::ports::{Bucket, Clock, LimitKey, Party, RateLimiter, Taken};
+use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 use handover_contract::samples::start;
 use handover_limiter::LocalLimiter;
 use handover_memory::ManualClock;
+use handover_outbox::Tasks;
+use handover_outbox::ports::Clock;
 use handover_redis::{Link, RedisLimiter, RedisSettings, Use, probe};
 use handover_system::SystemClock;
 use handover_tests::limiter_rigs::shares;

@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{
+use handover_application::queues::EXCHANGE;
+use handover_contract::samples::outgoing;
+use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, Subscription,
 };
-use handover_application::queues::EXCHANGE;
-use handover_application::topology::{QueueSpec, Topology};
-use handover_contract::samples::outgoing;
+use handover_outbox::topology::{QueueSpec, Topology};
 use handover_rabbitmq::{QueueType, RabbitBroker};
 use handover_tests::rabbit_rigs::{patient as settings, shared};
 use handover_tests::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};

@@ -4,8 +4,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use handover_application::ports::Requeue;
 use handover_contract::PATIENCE;
+use handover_outbox::ports::Requeue;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! What the answers to a window mean when the server does not take all of it.
 
-use handover_application::ports::{Message, Outgoing};
 use handover_contract::samples::event_id;
+use handover_outbox::ports::{Message, Outgoing};
 use handover_tests::servers::rabbitmq::MAX_MESSAGE_BYTES;
 
 use super::*;

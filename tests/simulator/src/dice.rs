@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::Chance;
 use handover_memory::SeededChance;
+use handover_outbox::ports::Chance;
 
 /// The dice of one run. Clones draw from the same sequence.
 #[derive(Clone)]

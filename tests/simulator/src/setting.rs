@@ -3,13 +3,11 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-use handover_application::ports::OnFailed;
-use handover_application::{
-    ConsistencySettings, ConsumerSettings, OnOutage, RefundSettings, RelaySettings, Rules, Settings,
-    TimeoutSettings,
-};
+use handover_application::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
 use handover_domain::PointsRules;
 use handover_events::{Jitter, RetryPolicy};
+use handover_outbox::ports::OnFailed;
+use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 
 use super::dice::Dice;
 use super::ports::store::Flavour;

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use handover_application::consumers::standard;
+use handover_application::handlers::standard;
 use handover_application::idempotency::RequestSettings;
-use handover_application::ports::{Clock, MarketStore};
+use handover_application::ports::MarketStore;
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
 use handover_domain::{Money, Title};
 use handover_memory::{MemoryBroker, MemoryStore, VirtualClock};
+use handover_outbox::ports::Clock;
+use handover_outbox::*;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::rigs::MemoryBrokerRig;
 use async_trait::async_trait;
-use handover_application::ports::{
+use handover_contract::broker::BrokerRig;
+use handover_contract::samples::sent_by;
+use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
     Route, Subscription,
 };
-use handover_application::topology::Topology;
-use handover_contract::broker::BrokerRig;
-use handover_contract::samples::sent_by;
+use handover_outbox::topology::Topology;
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, Standing,
-    StoredAnswer,
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, Standing, StoredAnswer,
 };
+use handover_outbox::ports::Changed;
 
 use handover_contract::keys::{KEEP, KeysRig, LEASE};
 use handover_contract::samples::start;

@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 
-use handover_application::ports::DeadLetterStatus;
-use handover_application::use_cases::operations::{FindingKind, Mended, Pace, Reason, TimelineKind};
+use handover_application::use_cases::operations::{FindingKind, Mended, TimelineKind};
 use handover_domain::{self as domain, Product, Refund, Shipment};
 use handover_events::MAX_ID;
+use handover_outbox::operations::{Pace, Reason};
+use handover_outbox::ports::DeadLetterStatus;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,

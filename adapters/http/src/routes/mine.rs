@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
-    BuyerCredit, ListingEntry, Notification, Numbered, OrderSide, ShipmentTask,
-};
+use handover_application::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
 use handover_application::use_cases;
 use handover_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
 use handover_events::EventId;
+use handover_outbox::ports::Numbered;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

@@ -1,8 +1,8 @@
 //! What became of an operator's action.
 
 use chrono::{DateTime, Utc};
-use handover_application::use_cases::operations::{Discarded, Redriven, Refused, Replayed};
 use handover_events::EventId;
+use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
 use serde::Serialize;
 use utoipa::ToSchema;
 

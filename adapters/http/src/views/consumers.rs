@@ -1,9 +1,9 @@
 //! What became of events at their consumers, and of what operators did about it.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{AuditEntry, Consumed, Numbered};
-use handover_application::use_cases::operations::Parked;
 use handover_events::{ConsumeStatus, EventId, TenantId};
+use handover_outbox::operations::Parked;
+use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -1,7 +1,7 @@
 //! Numbers: how far everything has come, and how full the queues are.
 
-use handover_application::ports::QueueDepth;
-use handover_application::use_cases::operations::{ConsumerStats, Stats};
+use handover_outbox::operations::{ConsumerStats, Stats};
+use handover_outbox::ports::QueueDepth;
 use serde::Serialize;
 use utoipa::ToSchema;
 

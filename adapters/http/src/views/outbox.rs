@@ -1,8 +1,8 @@
 //! The outbox.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Blocked, Numbered, OutboxRow};
 use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

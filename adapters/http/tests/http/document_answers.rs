@@ -65,8 +65,7 @@ impl Caller {
 #[tokio::test(start_paused = true)]
 async fn every_operation_is_done_and_answers_as_the_document_says() {
     let world =
-        World::with(Setup { on_failed: handover_application::ports::OnFailed::Hold, ..Setup::default() })
-            .await;
+        World::with(Setup { on_failed: handover_outbox::ports::OnFailed::Hold, ..Setup::default() }).await;
     let mut caller = Caller { world, done: BTreeSet::new() };
     let product = caller.world.product().await.to_string();
     caller.call("product", BUYER, &[&product], None).await;

@@ -9,8 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use handover_application::Role;
-use handover_application::ports::{MarketStore, MarketView, OnFailed, Store, StoreError, Work};
+use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_http::{Limits, Problem, Readiness};
+use handover_outbox::ports::{OnFailed, Store, StoreError};
 use hyper::body::Frame;
 
 use crate::world::{BUYER, Broken, SELLER, STRANGER, Setup, World};

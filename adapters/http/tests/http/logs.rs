@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use handover_application::ports::StoreError;
 use handover_http::{TokenRules, Tokens};
+use handover_outbox::ports::StoreError;
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use handover_application::service::{self, Roles};
-use handover_application::{Role, Settings, Wake};
+use handover_application::{Role, Settings};
+use handover_outbox::Wake;
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, SELLER, STRANGER, World};

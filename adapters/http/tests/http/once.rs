@@ -9,9 +9,10 @@ use handover_application::idempotency::{Begun, KeyedRequest, Ticket, begin};
 use handover_application::jobs::RequestSweep;
 use handover_application::ports::RequestScope;
 use handover_application::use_cases::{ListProduct, UseCaseError, list_product};
-use handover_application::{Actor, CommandContext, Role, Trace};
+use handover_application::{Actor, CommandContext, Role};
 use handover_domain::{Money, Title, UserId};
 use handover_events::TenantId;
+use handover_events::Trace;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 

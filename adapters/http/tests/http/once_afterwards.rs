@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use handover_application::Role;
 use handover_application::ports::{
-    Changed, IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, StoredAnswer,
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, StoredAnswer,
 };
+use handover_outbox::ports::Changed;
 
 use crate::access::routes;
 use crate::world::{STRANGER, Setup, World};

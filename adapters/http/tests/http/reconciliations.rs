@@ -1,9 +1,10 @@
 //! `/api/v1/ops/reconciliation`.
 
-use handover_application::ports::Changed;
-use handover_application::{Role, with_tx};
+use handover_application::Role;
 use handover_domain::{CancelReason, OrderId, OrderStatus};
 use handover_events::TenantId;
+use handover_outbox::ports::Changed;
+use handover_outbox::with_tx;
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, STRANGER, World};

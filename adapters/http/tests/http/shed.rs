@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
-use handover_application::Wake;
-use handover_application::ports::{MarketStore, MarketView, Store, StoreError, Work};
+use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_http::{Limits, WebOrigin};
 use handover_memory::{MemoryStore, VirtualClock};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Store, StoreError};
 use hyper::body::Frame;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::{Semaphore, oneshot};

@@ -9,16 +9,17 @@ use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
 use handover_application::ports::{
-    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, OnFailed, RateLimiter, Store, StoreError,
-    Taken, Work,
+    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimiter, Taken, Work,
 };
-use handover_application::{App, Role, Rules, Tasks, Transactor, TxPolicy, Wake, service};
+use handover_application::{App, Role, Rules, service};
 use handover_domain::{PointsRules, UserId};
 use handover_events::TenantId;
 use handover_http::{
     Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
 };
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_outbox::ports::{OnFailed, Store, StoreError};
+use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
 use serde_json::json;
 
 use crate::client::{Answer, Request};

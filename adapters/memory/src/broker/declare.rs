@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use handover_application::ports::BrokerError;
-use handover_application::topology::Topology;
+use handover_outbox::ports::BrokerError;
+use handover_outbox::topology::Topology;
 
 use super::queue::Queue;
 use super::state::{State, refused};

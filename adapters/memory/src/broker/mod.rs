@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::turn::yield_now;
 use async_trait::async_trait;
-use handover_application::ports::{
+use handover_outbox::ports::{
     Broker, BrokerError, Clock, Message, Outgoing, PublishOutcome, QueueDepth, Subscription,
 };
-use handover_application::topology::Topology;
+use handover_outbox::topology::Topology;
 
 use queue::Stored;
 use state::State;

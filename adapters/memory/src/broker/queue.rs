@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::Message;
-use handover_application::topology::{QueueSpec, topic_matches};
+use handover_outbox::ports::Message;
+use handover_outbox::topology::{QueueSpec, topic_matches};
 use tokio::sync::Notify;
 
 /// A message in a queue or handed out from one.

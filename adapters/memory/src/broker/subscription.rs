@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::turn::yield_now;
 use async_trait::async_trait;
-use handover_application::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
+use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
 use tokio::sync::futures::OwnedNotified;
 
 use super::Shared;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use handover_application::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
+use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::limited;
 use super::statement::next;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_outbox::ports::{
     ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
     Numbered, OutboxRow, StoreError, Unapplied,
 };
-use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::limited;
 use super::outbox_index::{of_aggregate, sent_between};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
+use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
 
 use super::conflict;
 use super::consume::{ConsumptionRow, SubscriptionRow, find};

@@ -1,11 +1,10 @@
 //! The credit of buyers.
 
 use async_trait::async_trait;
-use handover_application::ports::{
-    BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind, Numbered, StoreError,
-};
+use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind};
 use handover_domain::{OrderId, UserId};
 use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
 use super::locks::Lock;

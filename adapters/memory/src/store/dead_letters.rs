@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use handover_application::ports::{
+use handover_events::TenantId;
+use handover_outbox::ports::{
     Changed, DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
     Numbered, StoreError,
 };
-use handover_events::TenantId;
 
 use super::limited;
 use super::locks::Lock;

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use handover_application::ports::{
     EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
-    Numbered, OrderSide, SHIPMENT, ShipmentTask, StoreError,
+    OrderSide, SHIPMENT, ShipmentTask,
 };
 use handover_domain::{OrderId, ProductId, UserId};
 use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::locks::Lock;
 use super::statement::next;

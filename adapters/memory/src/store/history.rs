@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
 use handover_events::EventId;
+use handover_outbox::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
 
 use super::statement::next;
 use super::tables::Row;

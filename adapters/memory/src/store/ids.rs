@@ -1,7 +1,8 @@
 //! Blocks of ids.
 
 use async_trait::async_trait;
-use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState, StoreError};
+use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState};
+use handover_outbox::ports::StoreError;
 
 use super::locks::Lock;
 use super::statement::Statement;

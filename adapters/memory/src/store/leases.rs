@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{
+use handover_events::{ConsumeStatus, Partition};
+use handover_outbox::ports::{
     Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
 };
-use handover_events::{ConsumeStatus, Partition};
 
 use super::locks::Lock;
 use super::statement::Statement;

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{EffectKind, IdKind, RelayId, RequestScope, StoreError};
+use handover_application::ports::{EffectKind, IdKind, RequestScope};
 use handover_domain::{
     Asset, CouponId, OperationKey, OrderId, PaymentId, ProductId, Purse, RefundId, UserId,
 };
 use handover_events::{EventId, Partition, TenantId};
+use handover_outbox::ports::{RelayId, StoreError};
 use tokio::sync::Notify;
 
 use super::unit::MemoryUnit;

@@ -35,10 +35,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::turn::yield_now;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::Wake;
-use handover_application::ports::{Clock, MarketView, OutboxRow, Store, StoreError, Work};
+use handover_application::ports::{MarketView, Work};
 use handover_domain::{Asset, OrderId};
 use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Clock, OutboxRow, Store, StoreError};
 
 use crate::clock::moved;
 use locks::{LockTable, UnitId};

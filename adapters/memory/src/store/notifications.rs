@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 
 use async_trait::async_trait;
 use handover_application::ports::{
-    EffectKind, Notification, NotificationQueries, NotificationRepo, Numbered, StoreError, notified_of,
+    EffectKind, Notification, NotificationQueries, NotificationRepo, notified_of,
 };
 use handover_domain::{OrderId, UserId};
 use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
 use super::limited;

@@ -6,9 +6,10 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Changed, OrderQueries, OrderRepo, OrderSide, StoreError};
+use handover_application::ports::{OrderQueries, OrderRepo, OrderSide};
 use handover_domain::{Order, OrderId, OrderStatus, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::locks::Lock;
 use super::tables::{Row, below};

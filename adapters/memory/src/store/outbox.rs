@@ -5,12 +5,12 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OutboxCounts, OutboxFilter,
     OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId, StoreError,
     UnorderedTypes,
 };
-use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 
 use super::leases::still_held;
 use super::locks::Lock;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
 use handover_events::{AggregateRef, OutboxStatus, TenantId};
+use handover_outbox::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
 
 use super::limited;
 use super::outbox_index::{of_aggregate, place};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::OutboxRow;
 use handover_events::{AggregateRef, EventId};
+use handover_outbox::ports::OutboxRow;
 
 use super::outbox_due::is_unreleased;
 use super::statement::Statement;

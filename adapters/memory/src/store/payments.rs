@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{Changed, PaymentQueries, PaymentRepo, StoreError};
+use handover_application::ports::{PaymentQueries, PaymentRepo};
 use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::conflict;
 use super::locks::Lock;

@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{Changed, ProductQueries, ProductRepo, StoreError};
+use handover_application::ports::{ProductQueries, ProductRepo};
 use handover_domain::{Product, ProductId, ProductStatus};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::locks::Lock;
 use super::tables::{Row, below};

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Changed, RefundQueries, RefundRepo, StoreError};
+use handover_application::ports::{RefundQueries, RefundRepo};
 use handover_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::locks::Lock;
 use super::statement::Statement;

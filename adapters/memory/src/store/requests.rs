@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
-    Changed, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoreError,
-};
+use handover_application::ports::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState};
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::locks::Lock;
 use super::tables::Row;

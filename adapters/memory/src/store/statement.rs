@@ -1,12 +1,12 @@
 //! What one statement sees and changes.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{
-    AuditEntry, Clock, CreditChange, Heartbeat, HistoryEntry, KeptRequest, ListingChange, NewShipmentTask,
-    Notification, Numbered, OutboxRow, PartitionLease,
-};
+use handover_application::ports::{CreditChange, KeptRequest, ListingChange, NewShipmentTask, Notification};
 use handover_domain::{Balance, Coupon, Hold, Order, Payment, Product, Refund};
 use handover_events::Partition;
+use handover_outbox::ports::{
+    AuditEntry, Clock, Heartbeat, HistoryEntry, Numbered, OutboxRow, PartitionLease,
+};
 
 use super::State;
 use super::assets::{EntryRow, OperationRow};

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::turn::yield_now;
 use async_trait::async_trait;
-use handover_application::Wake;
-use handover_application::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use handover_events::Partition;
+use handover_outbox::Wake;
+use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use tokio::sync::Notify;
 
 use super::Shared;

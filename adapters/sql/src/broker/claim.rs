@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use handover_application::ports::{Delivery, StoreError};
+use handover_outbox::ports::{Delivery, StoreError};
 
 use super::lock;
 use super::messages::{COLUMNS, Queued};

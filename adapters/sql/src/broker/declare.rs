@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::ports::{BrokerError, StoreError};
-use handover_application::topology::{QueueSpec, Topology};
+use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::topology::{QueueSpec, Topology};
 
 use super::routes::QueueArguments;
 use super::{Inner, broker_error};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Delivery, DeliveryTag, Message, StoreError};
+use handover_outbox::ports::{Delivery, DeliveryTag, Message, StoreError};
 
 use super::routes::Routes;
 use crate::dialect::{MAX_ROWS, marks, padded};

@@ -22,10 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_outbox::ports::{
     Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, StoreError, Subscription,
 };
-use handover_application::topology::Topology;
+use handover_outbox::topology::Topology;
 
 use crate::SqlStore;
 use crate::value::values;

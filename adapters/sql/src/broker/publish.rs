@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{BrokerError, Outgoing, PublishOutcome, Route, StoreError};
+use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route, StoreError};
 
 use super::messages::{INSERT, INSERTED, earlier, row};
 use super::upkeep::LOOK;

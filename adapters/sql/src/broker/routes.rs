@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Duration, Utc};
-use handover_application::ports::{Route, StoreError};
-use handover_application::topology::topic_matches;
+use handover_outbox::ports::{Route, StoreError};
+use handover_outbox::topology::topic_matches;
 
 use super::{Inner, lock};
 use crate::value::values;

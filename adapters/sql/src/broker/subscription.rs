@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use handover_application::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
+use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use tokio::sync::{Notify, watch};
 
 use super::messages::{COLUMNS, Cause, Queued, move_on};

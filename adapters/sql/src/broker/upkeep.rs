@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::LeaseWatch;
-use handover_application::ports::StoreError;
+use handover_outbox::LeaseWatch;
+use handover_outbox::ports::StoreError;
 
 use super::messages::{COLUMNS, Cause, Queued, move_on};
 use super::{Inner, lock};

@@ -39,8 +39,8 @@ pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
 fn migration_error(
     error: sqlx::migrate::MigrateError,
     meaning: fn(&dyn sqlx::error::DatabaseError) -> crate::fault::Meaning,
-) -> handover_application::ports::StoreError {
-    use handover_application::ports::StoreError;
+) -> handover_outbox::ports::StoreError {
+    use handover_outbox::ports::StoreError;
     use sqlx::migrate::MigrateError;
     if let MigrateError::Execute(cause) = error {
         return crate::fault::store_error(cause, meaning);
@@ -64,7 +64,7 @@ macro_rules! connection {
                 &mut self,
                 sql: &str,
                 values: Vec<$crate::value::Value>,
-            ) -> Result<u64, handover_application::ports::StoreError> {
+            ) -> Result<u64, handover_outbox::ports::StoreError> {
                 let fault = |error| $crate::fault::store_error(error, $meaning);
                 let arguments = bind_all(values).map_err(fault)?;
                 // Safe: statements are our constants, marks and names; values are always bound.
@@ -76,7 +76,7 @@ macro_rules! connection {
                 &mut self,
                 sql: &str,
                 values: Vec<$crate::value::Value>,
-            ) -> Result<Vec<$crate::row::Row>, handover_application::ports::StoreError> {
+            ) -> Result<Vec<$crate::row::Row>, handover_outbox::ports::StoreError> {
                 use sqlx::{Column as _, Row as _};
                 let fault = |error| $crate::fault::store_error(error, $meaning);
                 let arguments = bind_all(values).map_err(fault)?;
@@ -111,7 +111,7 @@ macro_rules! server_connection {
     ($database:ty, $meaning:path) => {
         #[async_trait::async_trait]
         impl $crate::engine::pooled::ServerConnection for sqlx::pool::PoolConnection<$database> {
-            async fn simple(&mut self, sql: &str) -> Result<u64, handover_application::ports::StoreError> {
+            async fn simple(&mut self, sql: &str) -> Result<u64, handover_outbox::ports::StoreError> {
                 // Safe: only statements of our own that take no values come here.
                 let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
                 let done = statement.execute(&mut **self).await;

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use chrono::NaiveDateTime;
-use handover_application::ports::StoreError;
+use handover_outbox::ports::StoreError;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::StoreError;
+use handover_outbox::ports::StoreError;
 use sqlx::pool::PoolOptions;
 use sqlx::{ConnectOptions, Connection as _, Database};
 use tokio::runtime::Handle;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::StoreError;
+use handover_outbox::ports::StoreError;
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;

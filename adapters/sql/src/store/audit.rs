@@ -1,8 +1,8 @@
 //! What operators asked for and did. The schema refuses to change or remove a row.
 
 use async_trait::async_trait;
-use handover_application::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 use handover_events::TenantId;
+use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::page::Page;
 use crate::row::Row;

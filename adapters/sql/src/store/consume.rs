@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_outbox::ports::{
     ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Numbered,
     OutboxRow, StoreError, Unapplied,
 };
-use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};

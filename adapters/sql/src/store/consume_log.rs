@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
+use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
 
 use handover_events::{ConsumeStatus, EventId};
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, StoreError};
+use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
 use handover_domain::{CreditCounts, OrderId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;

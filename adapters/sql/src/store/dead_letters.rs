@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{
+use handover_events::TenantId;
+use handover_outbox::ports::{
     Changed, DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
     Numbered, StoreError,
 };
-use handover_events::TenantId;
 
 use super::changed;
 use super::page::Page;

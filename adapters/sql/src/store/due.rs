@@ -4,8 +4,8 @@
 //! order of ids, and two look-ups in partial indexes a row.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
 use handover_events::PartitionSet;
+use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
 
 use super::limit;
 use super::outbox::{COLUMNS, outbox_row};

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use handover_application::ports::{
     EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
-    NewShipmentTask, Numbered, OrderSide, SHIPMENT, ShipmentTask, StoreError,
+    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
 };
 use handover_domain::{OrderId, ProductId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::limit;
 use crate::dialect::{LookUp, MAX_ROWS, padded};

@@ -1,8 +1,8 @@
 //! The history of outbox rows.
 
 use async_trait::async_trait;
-use handover_application::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
 use handover_events::EventId;
+use handover_outbox::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
 
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::row::Row;

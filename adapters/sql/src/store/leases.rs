@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_events::Partition;
+use handover_outbox::ports::{
     Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
 };
-use handover_events::Partition;
 
 use super::changed;
 use crate::dialect::{marks, padded};

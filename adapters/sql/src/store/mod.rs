@@ -30,9 +30,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
-use handover_application::Wake;
-use handover_application::ports::{Clock, DueQuery, MarketView, Store, StoreError, Work};
+use handover_application::ports::{MarketView, Work};
 use handover_domain::{OrderId, UserId};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::bells::Bells;
@@ -230,7 +231,7 @@ fn limit(limit: u32) -> i64 {
 }
 
 /// What a conditional write of one row changed.
-fn changed(rows: u64) -> handover_application::ports::Changed {
-    use handover_application::ports::Changed;
+fn changed(rows: u64) -> handover_outbox::ports::Changed {
+    use handover_outbox::ports::Changed;
     if rows == 0 { Changed::None } else { Changed::One }
 }

@@ -1,11 +1,10 @@
 //! What buyers and sellers are told.
 
 use async_trait::async_trait;
-use handover_application::ports::{
-    Notification, NotificationQueries, NotificationRepo, Numbered, OrderSide, StoreError,
-};
+use handover_application::ports::{Notification, NotificationQueries, NotificationRepo, OrderSide};
 use handover_domain::{OrderId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::limit;
 use crate::row::Row;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Changed, OrderQueries, OrderRepo, OrderSide, StoreError};
+use handover_application::ports::{OrderQueries, OrderRepo, OrderSide};
 use handover_domain::{
     Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
     Shipment, UserId,
 };
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::{changed, limit};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OutboxCounts,
     OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId,
     StoreError, UnorderedTypes,
 };
-use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use serde_json::{Map, Value as Json};
 
 use super::page::Page;

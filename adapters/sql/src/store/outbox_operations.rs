@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
+use handover_outbox::ports::{
     Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
 };
-use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 
 use super::due::{EARLIER, LATER, SAME, is_ordered, names};
 use super::outbox::{COLUMNS, outbox_row};

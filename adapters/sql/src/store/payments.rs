@@ -1,9 +1,10 @@
 //! Payments.
 
 use async_trait::async_trait;
-use handover_application::ports::{Changed, PaymentQueries, PaymentRepo, StoreError};
+use handover_application::ports::{PaymentQueries, PaymentRepo};
 use handover_domain::{Currency, OrderId, Payment, PaymentId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::changed;
 use crate::row::Row;

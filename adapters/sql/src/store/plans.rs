@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::Wake;
 use handover_application::ports::{
-    AssetQueries as _, AssetRepo as _, AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter,
-    DeadLetterFilter, DeadLetterQueries as _, DeadLetterStatus, DueQuery, FailedPublish, OnFailed,
-    OrderQueries as _, OutboxQueries as _, OutboxRepo as _, Redrive, RefundQueries as _, RequestRepo as _,
-    StoreError, UnorderedTypes,
+    AssetQueries as _, AssetRepo as _, OrderQueries as _, RefundQueries as _, RequestRepo as _,
 };
 use handover_domain::{OperationKey, OrderId, Purse, UserId};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
+use handover_outbox::Wake;
+use handover_outbox::ports::{
+    AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter, DeadLetterFilter, DeadLetterQueries as _,
+    DeadLetterStatus, DueQuery, FailedPublish, OnFailed, OutboxQueries as _, OutboxRepo as _, Redrive,
+    StoreError, UnorderedTypes,
+};
 
 use super::due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations, payments};

@@ -1,9 +1,10 @@
 //! Products.
 
 use async_trait::async_trait;
-use handover_application::ports::{Changed, ProductQueries, ProductRepo, StoreError};
+use handover_application::ports::{ProductQueries, ProductRepo};
 use handover_domain::{Product, ProductId, ProductStatus, Title};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::{changed, limit};
 use crate::row::Row;

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Changed, RefundQueries, RefundRepo, StoreError};
+use handover_application::ports::{RefundQueries, RefundRepo};
 use handover_domain::{Currency, OrderId, Refund, RefundId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::{changed, limit};
 use crate::dialect::Dialect;

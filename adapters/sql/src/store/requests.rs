@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{
-    Changed, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoreError, StoredAnswer,
+    KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer,
 };
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::{changed, limit};
 use crate::dialect::{marks, padded};

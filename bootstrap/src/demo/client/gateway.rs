@@ -1,7 +1,7 @@
 //! The payment gateway: what it reports, signed.
 
-use handover_application::ports::Clock;
 use handover_domain::{Money, PaymentId, RefundId};
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use hyper::Method;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! What operators ask of the API.
 
 use chrono::{SecondsFormat, TimeDelta};
-use handover_application::ports::Clock;
 use handover_domain::{Money, OrderId, Points, UserId};
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use serde_json::json;
 

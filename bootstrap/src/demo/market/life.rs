@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use handover_application::ports::Clock;
 use handover_domain::{OrderId, PaymentId, RefundId, UserId};
+use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::{ListingChangeKind, OrderSide, OutboxRow};
+use handover_application::ports::{ListingChangeKind, OrderSide};
 use handover_domain::{
     Asset, CreditCounts, CreditStep, EventBody, EventType, OperationKind, Order, OrderFacts, OrderId,
     OrderStatus, UserId,
 };
 use handover_events::EventId;
+use handover_outbox::ports::OutboxRow;
 
 use super::super::books::Books;
 use super::holds::is_buried;

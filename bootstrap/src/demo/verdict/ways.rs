@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::OutboxRow;
 use handover_domain::{
     AggregateType, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundStatus,
 };
+use handover_outbox::ports::OutboxRow;
 
 use super::{Against, Evidence, Promise, promise};
 

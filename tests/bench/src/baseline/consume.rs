@@ -1,6 +1,6 @@
 //! Takes the messages that are delivered, inserts log and effects, commits, acks. Nothing is looked up.
 
-use handover_application::ports::Clock as _;
+use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;
 use tokio::time::{Duration, Instant};
 

@@ -17,8 +17,8 @@ mod tables;
 use std::time::Duration;
 
 use handover_application::queues::timeout_delay_key;
-use handover_application::topology::{QueueSpec, topic_matches};
 use handover_domain::EventType;
+use handover_outbox::topology::{QueueSpec, topic_matches};
 
 use crate::error::{BenchError, service_error};
 use crate::fixture::Fixture;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use handover_application::ports::Clock as _;
+use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};

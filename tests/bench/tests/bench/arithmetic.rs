@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{EventMetadata, OutboxRow};
-use handover_application::relay::envelope_of;
 use handover_bench::baseline::Event;
 use handover_bench::cli::Mode;
 use handover_bench::latency::{Latencies, percentile_ms};
@@ -16,6 +14,8 @@ use handover_bench::report::{Better, Figure, three_digits};
 use handover_bench::series::{Series, per_second};
 use handover_bench::statement_counter::{StatementTotals, kind_of};
 use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
+use handover_outbox::ports::{EventMetadata, OutboxRow};
+use handover_outbox::relay::envelope_of;
 use tokio::time::Instant;
 
 #[test]

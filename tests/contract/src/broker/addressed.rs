@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use handover_application::ports::{Outgoing, PublishOutcome, Route};
+use handover_outbox::ports::{Outgoing, PublishOutcome, Route};
 
 use super::super::within;
 use super::ttl::{TTL, when_it_expires};

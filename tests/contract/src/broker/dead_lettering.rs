@@ -1,7 +1,7 @@
 //! Where rejected messages go.
 
-use handover_application::ports::Requeue;
-use handover_application::topology::QueueSpec;
+use handover_outbox::ports::Requeue;
+use handover_outbox::topology::QueueSpec;
 
 use super::super::within;
 use super::{

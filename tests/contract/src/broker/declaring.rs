@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use handover_application::ports::BrokerError;
 use handover_application::queues;
-use handover_application::topology::QueueSpec;
+use handover_outbox::ports::BrokerError;
+use handover_outbox::topology::QueueSpec;
 
 use super::super::within;
 use super::{

@@ -5,7 +5,7 @@ use super::{
     BrokerRig, CONTROL, QUEUE, ack, declare, declare_one, depth, publish, queue, receive, settles_at,
     subscribe, tags,
 };
-use handover_application::ports::Requeue;
+use handover_outbox::ports::Requeue;
 
 /// Every declared queue, by name.
 pub async fn every_declared_queue_is_listed_by_name(rig: &dyn BrokerRig) {

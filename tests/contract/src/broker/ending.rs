@@ -1,6 +1,6 @@
 //! The end of a subscription: closed, or dropped.
 
-use handover_application::ports::{BrokerError, Requeue};
+use handover_outbox::ports::{BrokerError, Requeue};
 
 use super::super::within;
 use super::{

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{
+use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, PublishOutcome, QueueDepth, Subscription,
 };
-use handover_application::topology::{QueueSpec, Topology};
+use handover_outbox::topology::{QueueSpec, Topology};
 
 use super::{eventually, within};
 use crate::samples::outgoing;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handover_application::ports::{Message, Outgoing, PublishOutcome};
+use handover_outbox::ports::{Message, Outgoing, PublishOutcome};
 use tokio::sync::Barrier;
 
 use super::super::within;

@@ -9,7 +9,7 @@ use handover_domain::EventType;
 use super::{
     BrokerRig, NOWHERE, declare, drain, ids, next, publish_as, publish_with, queue, receive, subscribe,
 };
-use handover_application::ports::PublishOutcome;
+use handover_outbox::ports::PublishOutcome;
 
 /// Those of the keys whose messages a queue with this binding gets, in order.
 async fn taken_by(rig: &dyn BrokerRig, pattern: &str, keys: &[&str]) -> Vec<String> {

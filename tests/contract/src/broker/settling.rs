@@ -1,6 +1,6 @@
 //! Acks and nacks.
 
-use handover_application::ports::Requeue;
+use handover_outbox::ports::Requeue;
 
 use super::super::within;
 use super::{

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use handover_application::ports::{Delivery, Requeue, Subscription};
-use handover_application::topology::QueueSpec;
+use handover_outbox::ports::{Delivery, Requeue, Subscription};
+use handover_outbox::topology::QueueSpec;
 
 use super::super::within;
 use super::{

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{Changed, KeptRequest, RequestScope, StoredAnswer};
+use handover_application::ports::{KeptRequest, RequestScope, StoredAnswer};
 use handover_events::TenantId;
+use handover_outbox::ports::Changed;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 

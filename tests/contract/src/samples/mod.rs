@@ -9,10 +9,7 @@ pub use requests::*;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{
-    AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, CreditChange, DeadLetter, DeadLetterStatus,
-    Decision, DueQuery, EventMetadata, Expected, FailedPublish, HistoryEntry, ListingChange,
-    ListingChangeKind, Message, NewEvent, NewShipmentTask, Notification, OnFailed, OrderSide, Outgoing,
-    PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
+    CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
 };
 use handover_domain::{
     AggregateType, CancelReason, CreditStep, Currency, EventType, Money, Order, OrderAssets, OrderId,
@@ -21,6 +18,11 @@ use handover_domain::{
 };
 use handover_events::{
     AggregateRef, ConsumeStatus, EventId, HistoryKind, OutboxStatus, Partition, PartitionSet, TenantId, Trace,
+};
+use handover_outbox::ports::{
+    AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, DeadLetter, DeadLetterStatus, Decision,
+    DueQuery, EventMetadata, Expected, FailedPublish, HistoryEntry, Message, NewEvent, OnFailed, Outgoing,
+    PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
 };
 
 /// A title, message or name that only survives where text is kept as it is.

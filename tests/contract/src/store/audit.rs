@@ -1,6 +1,6 @@
 //! The audit log.
 
-use handover_application::ports::{AuditEntry, AuditFilter};
+use handover_outbox::ports::{AuditEntry, AuditFilter};
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{AWKWARD, audit_entry, event, later, tenant};

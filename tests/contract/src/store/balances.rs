@@ -1,9 +1,9 @@
 //! What users have in wallet and points.
 
 use chrono::TimeDelta;
-use handover_application::ports::StoreError;
 use handover_domain::{Balance, Purse};
 use handover_events::{MAX_ID, TenantId};
+use handover_outbox::ports::StoreError;
 
 use super::races::{RACERS, race};
 use super::{StoreRig, begin, in_unit, view};

@@ -1,8 +1,8 @@
 //! Aggregates whose later events are held by failed ones, and their release.
 
-use handover_application::ports::{Blocked, DueQuery, NewEvent, Numbered, OnFailed};
 use handover_domain::EventType;
 use handover_events::{AggregateRef, OutboxStatus};
+use handover_outbox::ports::{Blocked, DueQuery, NewEvent, Numbered, OnFailed};
 
 use super::outbox::{append, row};
 use super::{StoreRig, in_unit, view};

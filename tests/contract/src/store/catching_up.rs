@@ -1,9 +1,9 @@
 //! What a consumer still has to do: what is unapplied, left over or was never seen, and since when it takes events.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Consumption, NewEvent};
 use handover_domain::EventType;
 use handover_events::{AggregateRef, ConsumeStatus};
+use handover_outbox::ports::{Consumption, NewEvent};
 
 use super::consume::{append, in_status, record};
 use super::{StoreRig, begin, in_unit, view};

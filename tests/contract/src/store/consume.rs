@@ -1,8 +1,8 @@
 //! The consume log.
 
 use chrono::TimeDelta;
-use handover_application::ports::{ConsumeRecord, Consumption, Expected, NewEvent, StoreError};
 use handover_events::ConsumeStatus;
+use handover_outbox::ports::{ConsumeRecord, Consumption, Expected, NewEvent, StoreError};
 
 use super::{StoreRig, begin, commit, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, as_recorded, consumption, event, event_id, later};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{BuyerCredit, CreditChange, MarketStore, StoreError};
+use handover_application::ports::{BuyerCredit, CreditChange, MarketStore};
 use handover_domain::{CreditCounts, CreditStep};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 use tokio::sync::Barrier;
 
 use super::super::within;

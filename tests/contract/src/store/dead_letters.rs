@@ -1,9 +1,9 @@
 //! Dead letters.
 
-use handover_application::ports::{
+use handover_events::TenantId;
+use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, MAX_LETTER_BODY_BYTES, MAX_LETTER_REASON_BYTES,
 };
-use handover_events::TenantId;
 
 use super::deciding::decide;
 use super::{StoreRig, changes_one, in_unit, view};

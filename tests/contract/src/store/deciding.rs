@@ -1,6 +1,6 @@
 //! What a person decides about a dead letter.
 
-use handover_application::ports::{DeadLetter, DeadLetterStatus, Decision};
+use handover_outbox::ports::{DeadLetter, DeadLetterStatus, Decision};
 
 use super::dead_letters::{park, parked};
 use super::{StoreRig, begin, changes_none, changes_one, in_unit};

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use handover_application::ports::{
     EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
-    OrderSide, StoreError,
+    OrderSide,
 };
 use handover_domain::CreditStep;
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 use tokio::sync::Barrier;
 
 use super::{StoreRig, in_unit, view, within};

@@ -1,7 +1,8 @@
 //! Units in which a statement failed.
 
-use handover_application::ports::{StoreError, Work};
+use handover_application::ports::Work;
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use super::units::write_everything;
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, is_conflict, view};

@@ -1,7 +1,7 @@
 //! The history of outbox rows.
 
-use handover_application::ports::HistoryEntry;
 use handover_events::{EventId, HistoryKind, TenantId};
+use handover_outbox::ports::HistoryEntry;
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{AWKWARD, event_id, history_entry, later, tenant};

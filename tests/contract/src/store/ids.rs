@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handover_application::ports::{IdKind, IdState, StoreError};
+use handover_application::ports::{IdKind, IdState};
 use handover_domain::{Coupon, Order, Payment, Product, Refund};
+use handover_outbox::ports::StoreError;
 use tokio::sync::Barrier;
 
 use super::super::within;

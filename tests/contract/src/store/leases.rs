@@ -1,8 +1,8 @@
 //! Leases of partitions and heartbeats of relays, written by the database's own clock.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{Consumption, PartitionHold, PartitionLease};
 use handover_events::{ConsumeStatus, PARTITIONS, Partition};
+use handover_outbox::ports::{Consumption, PartitionHold, PartitionLease};
 
 use super::{StoreRig, begin, changes_none, changes_one, in_unit, view};
 use crate::samples::{consumption, event, partition, relay};

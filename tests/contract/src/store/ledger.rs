@@ -1,9 +1,10 @@
 //! The ledger: operations under their keys, and their entries.
 
 use chrono::TimeDelta;
-use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw, Numbered, StoreError};
+use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
 use handover_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
 use handover_events::{MAX_ID, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::races::{one_succeeded, race};
 use super::{StoreRig, begin, in_unit, is_conflict, view};

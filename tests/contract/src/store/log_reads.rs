@@ -1,8 +1,8 @@
 //! What people see of the consume log.
 
 use chrono::TimeDelta;
-use handover_application::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption, Expected};
 use handover_events::{AggregateRef, ConsumeStatus, TenantId};
+use handover_outbox::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption, Expected};
 
 use super::consume::{in_status, record};
 use super::{StoreRig, view};

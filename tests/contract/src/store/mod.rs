@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::Wake;
-use handover_application::ports::{Changed, MarketStore, MarketView, StoreError, Work};
+use handover_application::ports::{MarketStore, MarketView, Work};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::within;
 

@@ -1,8 +1,9 @@
 //! Notifications: each party is notified once of each status of an order.
 
-use handover_application::ports::{Notification, OrderSide, StoreError};
+use handover_application::ports::{Notification, OrderSide};
 use handover_domain::OrderStatus;
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use super::{StoreRig, in_unit, view};
 use crate::samples::{later, notification, order_id, tenant, user};

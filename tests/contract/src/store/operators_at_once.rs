@@ -1,6 +1,6 @@
 //! What happens when several operators do the same at once: it is done once.
 
-use handover_application::ports::{DeadLetterStatus, Decision};
+use handover_outbox::ports::{DeadLetterStatus, Decision};
 
 use super::races::{one_changed, race};
 use super::{StoreRig, in_unit, view};

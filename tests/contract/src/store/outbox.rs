@@ -1,9 +1,9 @@
 //! Appending events, reading rows, and settling them.
 
 use chrono::TimeDelta;
-use handover_application::ports::{Confirmed, EventMetadata, NewEvent, OutboxFilter, OutboxRow};
 use handover_domain::EventType;
 use handover_events::{AggregateRef, OutboxStatus};
+use handover_outbox::ports::{Confirmed, EventMetadata, NewEvent, OutboxFilter, OutboxRow};
 
 use super::{StoreRig, begin, in_unit, is_conflict, view};
 use crate::samples::{AWKWARD, confirmed, event, event_id, later, of_type, relay, start, tenant, to_failed};

@@ -1,9 +1,9 @@
 //! Which rows of the outbox may be published now, and when the next one may.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{DueQuery, NewEvent, OnFailed};
 use handover_domain::EventType;
 use handover_events::{AggregateRef, Partition, PartitionSet};
+use handover_outbox::ports::{DueQuery, NewEvent, OnFailed};
 
 use super::{StoreRig, in_unit, view};
 use crate::samples::{

@@ -1,8 +1,8 @@
 //! What people see of the outbox: all about an aggregate, and how much there is.
 
-use handover_application::ports::{NewEvent, OutboxCounts};
 use handover_domain::EventType;
 use handover_events::{AggregateRef, TenantId};
+use handover_outbox::ports::{NewEvent, OutboxCounts};
 
 use super::outbox::append;
 use super::{StoreRig, in_unit, view};

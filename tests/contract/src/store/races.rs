@@ -7,11 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use handover_application::ports::{
-    Changed, Consumption, EffectKind, Expected, MarketStore, NewShipmentTask, PartitionHold, StoreError, Work,
-};
+use handover_application::ports::{EffectKind, MarketStore, NewShipmentTask, Work};
 use handover_domain::{OrderStatus, PaymentStatus, ProductAction};
 use handover_events::{ConsumeStatus, TenantId};
+use handover_outbox::ports::{Changed, Consumption, Expected, PartitionHold, StoreError};
 use tokio::sync::{Barrier, oneshot};
 
 use super::super::{PATIENCE, within};

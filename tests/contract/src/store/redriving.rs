@@ -1,8 +1,8 @@
 //! Rows that a person wants published again.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{DueQuery, OnFailed, OutboxRow, Redrive, RedrivenRow};
 use handover_events::{OutboxStatus, PartitionSet, TenantId};
+use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, Redrive, RedrivenRow};
 
 use super::outbox::{append, as_new, row};
 use super::{StoreRig, in_unit, view};

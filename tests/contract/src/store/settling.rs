@@ -1,8 +1,8 @@
 //! Settling rows of the outbox, and the fence before it.
 
 use chrono::TimeDelta;
-use handover_application::ports::{FailedPublish, OutboxRow, PartitionHold};
 use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
+use handover_outbox::ports::{FailedPublish, OutboxRow, PartitionHold};
 
 use super::outbox::{append, as_new, refs, row};
 use super::{StoreRig, changes_one, in_unit};

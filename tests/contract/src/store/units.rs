@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::ports::{DueQuery, IdKind, ListingChangeKind, MarketView, NewEvent, Work};
+use handover_application::ports::{IdKind, ListingChangeKind, MarketView, Work};
 use handover_domain::ProductStatus;
 use handover_events::TenantId;
+use handover_outbox::ports::{DueQuery, NewEvent};
 
 use super::super::{eventually, within};
 use super::{StoreRig, begin, changes_one, commit, in_unit, view};

@@ -1,8 +1,8 @@
 //! The bell that wakes the relay.
 
 use futures_util::FutureExt;
-use handover_application::ports::{DueQuery, NewEvent};
 use handover_events::AggregateRef;
+use handover_outbox::ports::{DueQuery, NewEvent};
 
 use super::super::within;
 use super::{StoreRig, begin, in_unit, is_conflict};

@@ -4,10 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use handover_application::ports::{
-    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, EffectKind, Expected, ListingChangeKind,
-    OnFailed, OutboxFilter, Store as _,
-};
+use handover_application::ports::{EffectKind, ListingChangeKind};
 use handover_contract::samples::{
     aggregate, confirmed, consumption, credit_change, dead_letter, due_at, event, event_id, later,
     listing_change, operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, unordered,
@@ -15,6 +12,10 @@ use handover_contract::samples::{
 };
 use handover_domain::{Asset, CreditStep, OrderStatus, Purse};
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
+use handover_outbox::ports::{
+    ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, OnFailed, OutboxFilter,
+    Store as _,
+};
 use handover_sql::SqlStore;
 
 use super::fill::{CONSUMER, LIVE};

@@ -1,11 +1,12 @@
 //! Tables full of what is over and done with, and a little that is not.
 
-use handover_application::ports::{Store as _, StoreError, Work};
+use handover_application::ports::Work;
 use handover_contract::samples::{
     consumption, dead_letter, deposit, event, hold, later, order, refund, start, to_failed, to_retry,
 };
 use handover_domain::Asset;
 use handover_events::ConsumeStatus;
+use handover_outbox::ports::{Store as _, StoreError};
 use handover_sql::SqlStore;
 use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};

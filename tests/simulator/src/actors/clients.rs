@@ -147,6 +147,6 @@ async fn look(
     app: &App,
     tenant: TenantId,
     id: OrderId,
-) -> Result<Option<Order>, handover_application::ports::StoreError> {
+) -> Result<Option<Order>, handover_outbox::ports::StoreError> {
     app.view().await?.order_by_id(tenant, id).await
 }

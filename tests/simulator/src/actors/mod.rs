@@ -12,9 +12,10 @@ mod repeats;
 pub(crate) mod rows_by_hand;
 pub(crate) mod weather;
 
-use handover_application::{Actor, CommandContext, Role, Trace};
+use handover_application::{Actor, CommandContext, Role};
 use handover_domain::UserId;
 use handover_events::TenantId;
+use handover_events::Trace;
 
 use self::bank::Bank;
 use self::journal::Journal;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use handover_application::App;
-use handover_application::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
-use handover_application::use_cases::operations::*;
 use handover_events::{OutboxStatus, TenantId};
+use handover_outbox::operations::*;
+use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
 
 use super::journal::{Journal, Told};
 use super::{by_operator, gifts, rows_by_hand, tenants};

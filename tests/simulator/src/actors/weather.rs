@@ -1,12 +1,12 @@
 //! What happens to broker, database and clocks by itself.
 
 use handover_application::App;
-use handover_application::consumers::standard;
-use handover_application::ports::{Message, OutboxFilter, Store};
+use handover_application::handlers::standard;
 use handover_application::queues::*;
 use handover_domain::EventType;
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_memory::{MemoryBroker, MemoryStore};
+use handover_outbox::ports::{Message, OutboxFilter, Store};
 
 use crate::faults::{Fault, Faults};
 use crate::ports::clock::FaultyClock;

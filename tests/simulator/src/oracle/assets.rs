@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::*;
+use ::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::Case;
 use crate::actors::rows_by_hand::is_misleading;

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::*;
+use ::*;
 use handover_application::use_cases::*;
 use handover_domain::*;
+use handover_outbox::ports::*;
 
 use super::good_day::{At, GoodDay};
 use super::{Evidence, is_second, money};

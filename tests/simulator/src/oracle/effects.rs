@@ -1,8 +1,9 @@
 //! What the consumers of the market did: listings and shipments.
 
-use handover_application::ports::*;
+use ::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::Case;
 

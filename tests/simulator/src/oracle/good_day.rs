@@ -12,6 +12,8 @@ use handover_application::*;
 use handover_domain::*;
 use handover_events::*;
 use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_outbox::ports::*;
+use handover_outbox::*;
 
 use super::{ALL, Evidence, unsettled};
 use crate::actors;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::*;
+use ::*;
 use handover_application::queues::INVENTORY_QUEUE;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::{Case, is_second};
 use crate::actors::journal::Listed;

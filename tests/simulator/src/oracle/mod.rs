@@ -18,10 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use handover_application::App;
-use handover_application::consumers::standard;
+use handover_application::handlers::standard;
 use handover_application::ports::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::actors::bank::Bank;
 use super::actors::journal::Journal;

@@ -6,9 +6,11 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::*;
 use handover_application::use_cases::operations::{FindingKind, Reconcile, reconcile};
-use handover_application::{Actor, CommandContext, Trace};
+use handover_application::{Actor, CommandContext};
 use handover_domain::*;
+use handover_events::Trace;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::assets::{Used, is_parked};
 use super::{ALL, Case, Evidence};

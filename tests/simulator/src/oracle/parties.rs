@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use handover_application::ports::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::Case;
 

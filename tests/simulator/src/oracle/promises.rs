@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use handover_application::ports::*;
 use handover_domain::*;
+use handover_outbox::ports::*;
 
 use super::{ALL, Case};
 use crate::actors::journal::{Gift, Told};

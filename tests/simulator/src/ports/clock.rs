@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::Clock;
 use handover_memory::VirtualClock;
+use handover_outbox::ports::Clock;
 
 /// A clock that can be stopped. Clones are the same clock.
 #[derive(Clone)]

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 
-use handover_application::ports::OnFailed;
-use handover_application::{OnOutage, Tasks};
+use handover_outbox::ports::OnFailed;
+use handover_outbox::{OnOutage, Tasks};
 use tokio::sync::Notify;
 
 use super::faults::{CrashPoint, Faults};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::ports::{MarketStore, MarketView, Store, StoreError, Work};
+use handover_application::ports::{MarketStore, MarketView, Work};
+use handover_outbox::ports::{Store, StoreError};
 
 use super::Process;
 use super::unit::Faulty;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use handover_application::ports::{PartitionHold, RelayId, StoreError, Work};
+use handover_application::ports::Work;
 use handover_domain::Balance;
 use handover_events::{AggregateRef, EventId, Partition};
+use handover_outbox::ports::{PartitionHold, RelayId, StoreError};
 
 use super::Process;
 use crate::faults::CrashPoint;

@@ -1,14 +1,15 @@
 //! Reads, and what they say without what is each store's own.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{
-    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, DueQuery,
-    MarketView, Numbered, OrderSide, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied,
-};
+use handover_application::ports::{MarketView, OrderSide};
 use handover_contract::samples::{
     self, due_at, event_id, order_id, payment_id, product_id, start, tenant, unordered, user,
 };
 use handover_events::{AggregateRef, OutboxStatus, Partition, PartitionSet};
+use handover_outbox::ports::{
+    AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, DueQuery,
+    Numbered, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied,
+};
 
 use super::super::steps::{Query, Small};
 use super::{aggregate_of, moment, partition_of, told};

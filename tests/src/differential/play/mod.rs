@@ -7,10 +7,10 @@ mod write;
 use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::StoreError;
 use handover_contract::samples::{self, later, tenant};
 use handover_contract::store::StoreRig;
 use handover_events::{AggregateRef, Partition};
+use handover_outbox::ports::StoreError;
 
 use super::steps::{Op, Query, Small, Step, everything};
 use ask::ask;

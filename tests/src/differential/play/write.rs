@@ -1,13 +1,14 @@
 //! Writes as they are asked of a unit of work.
 
-use handover_application::ports::{
-    AuditEntry, Consumption, CreditChange, DeadLetter, Decision, FailedPublish, HistoryEntry, ListingChange,
-    NewEvent, NewShipmentTask, Notification, PartitionHold, PartitionLease, RelayId, Work,
-};
+use handover_application::ports::{CreditChange, ListingChange, NewShipmentTask, Notification, Work};
 use handover_contract::samples::{
     self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, unordered, user,
 };
 use handover_domain::{Order, Payment, Product};
+use handover_outbox::ports::{
+    AuditEntry, Consumption, DeadLetter, Decision, FailedPublish, HistoryEntry, NewEvent, PartitionHold,
+    PartitionLease, RelayId,
+};
 
 use super::super::steps::{Event, Op, Row, Small};
 use super::ask::ask;

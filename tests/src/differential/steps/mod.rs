@@ -9,11 +9,10 @@ use proptest::sample::select;
 
 pub(crate) use queries::everything;
 
-use handover_application::ports::{
-    DeadLetterStatus, Expected, IdKind, ListingChangeKind, OnFailed, OrderSide,
-};
+use handover_application::ports::{IdKind, ListingChangeKind, OrderSide};
 use handover_domain::{CreditStep, EventType, OrderStatus, PaymentStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
+use handover_outbox::ports::{DeadLetterStatus, Expected, OnFailed};
 
 /// One step.
 #[derive(Debug, Clone)]

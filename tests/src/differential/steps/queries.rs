@@ -4,9 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use handover_application::ports::{DeadLetterStatus, OnFailed, OrderSide};
+use handover_application::ports::OrderSide;
 use handover_domain::{EventType, OrderStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
+use handover_outbox::ports::{DeadLetterStatus, OnFailed};
 
 use super::{
     CONSUMERS, EVENTS, KEYS, KINDS, QUEUES, Query, Small, TYPES, at, event_type, limit, one_of, small, some,

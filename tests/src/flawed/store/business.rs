@@ -5,6 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::{Flaw, Flawed, Unit, linger};
 

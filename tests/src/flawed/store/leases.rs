@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
+use handover_outbox::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

@@ -11,12 +11,11 @@ use std::task::{Context, Waker};
 use crate::rigs::MemoryStoreRig;
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::Wake;
-use handover_application::ports::{
-    MarketStore, MarketView, NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, Work,
-};
+use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_contract::store::StoreRig;
 use handover_events::{EventId, Partition};
+use handover_outbox::Wake;
+use handover_outbox::ports::{NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

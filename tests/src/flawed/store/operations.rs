@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use handover_application::ports::*;
 use handover_events::{EventId, TenantId};
+use handover_outbox::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

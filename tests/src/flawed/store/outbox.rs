@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_application::ports::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_application::ports::{DeadLetterFilter, DeadLetterStatus};
-use handover_application::use_cases::operations::{self, DiscardLetters, Letters, ReplayLetters};
 use handover_events::TenantId;
+use handover_outbox::operations;
+use handover_outbox::operations::{DiscardLetters, Letters, ReplayLetters};
+use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

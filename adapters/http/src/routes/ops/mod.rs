@@ -8,9 +8,9 @@ mod reconciliation;
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_application::ports::{AuditFilter, ConsumedFilter};
-use handover_application::use_cases::operations;
 use handover_events::EventId;
+use handover_outbox::operations;
+use handover_outbox::ports::{AuditFilter, ConsumedFilter};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_application::ports::OutboxFilter;
-use handover_application::use_cases::operations::{
-    self, BadFilter, Pace, RedriveEvents, RedriveFilter, Rows,
-};
 use handover_events::TenantId;
+use handover_outbox::operations;
+use handover_outbox::operations::{BadFilter, Pace, RedriveEvents, RedriveFilter, Rows};
+use handover_outbox::ports::OutboxFilter;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::CommandContext;
-use handover_application::use_cases::operations::{self, GRACE, Reason, Reconcile};
+use handover_application::use_cases::operations::{self, GRACE, Reconcile};
 use handover_events::TenantId;
+use handover_outbox::operations::Reason;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -1,8 +1,8 @@
 //! What users have in wallet and points.
 
-use handover_application::ports::StoreError;
 use handover_domain::{Balance, Purse, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use super::super::statement::Statement;
 use super::super::tables::Row;

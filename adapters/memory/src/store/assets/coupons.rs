@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Changed, StoreError};
 use handover_domain::{Coupon, CouponId, CouponStatus, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::super::statement::Statement;
 use super::super::tables::{Row, below};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::StoreError;
 use handover_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use super::super::statement::Statement;
 use super::super::tables::Row;

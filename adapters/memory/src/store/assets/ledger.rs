@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw, Numbered, StoreError};
+use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
 use handover_domain::{Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::super::statement::{Statement, next};
 use super::super::tables::{Row, below};

@@ -7,14 +7,13 @@ mod ledger;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
-    AccountTotal, AssetQueries, AssetRepo, Changed, LedgerEntry, LedgerFlaw, Numbered, StoreError,
-};
+use handover_application::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
 use handover_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
 };
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, Numbered, StoreError};
 
 use super::locks::Lock;
 use super::unit::MemoryUnit;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::StoreError;
 use handover_domain::{Balance, Purse, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::row::Row;

@@ -1,9 +1,9 @@
 //! Coupons.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{Changed, StoreError};
 use handover_domain::{Coupon, CouponId, OrderId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
 
 use super::super::{changed, limit};
 use crate::dialect::Dialect;

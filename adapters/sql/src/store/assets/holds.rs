@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::StoreError;
 use handover_domain::{Asset, CouponId, Hold, OrderId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use super::super::limit;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};

@@ -1,8 +1,9 @@
 //! What the ledger adds up to, and where it does not.
 
-use handover_application::ports::{AccountTotal, LedgerFlaw, StoreError};
+use handover_application::ports::{AccountTotal, LedgerFlaw};
 use handover_domain::{Account, Asset, OperationKey};
 use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
 
 use super::super::limit;
 use crate::dialect::Dialect;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::ports::{LedgerEntry, Numbered, StoreError};
+use handover_application::ports::LedgerEntry;
 use handover_domain::{
     Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
 };
 use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
 
 use super::super::limit;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded};

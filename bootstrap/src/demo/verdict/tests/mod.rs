@@ -6,10 +6,11 @@ mod assets;
 mod small_day;
 
 use chrono::TimeDelta;
-use handover_application::ports::{DeadLetter, DeadLetterStatus, OrderSide};
+use handover_application::ports::OrderSide;
 use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{CancelReason, Order, OrderStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
+use handover_outbox::ports::{DeadLetter, DeadLetterStatus};
 
 use super::super::journal::Step;
 use small_day::{
@@ -251,7 +252,7 @@ fn a_change_of_a_row_that_no_event_tells_is_told() {
 #[test]
 fn events_in_the_wrong_order_are_told() {
     let broken = after(|day| {
-        let changed = |e: &&mut handover_application::ports::OutboxRow| {
+        let changed = |e: &&mut handover_outbox::ports::OutboxRow| {
             e.event_type == "ORDER_STATUS_CHANGED" && e.aggregate.id == COMPLETED
         };
         let seqs = [4, 3];

@@ -7,9 +7,7 @@ mod effects;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{
-    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, ListingEntry, OutboxRow,
-};
+use handover_application::ports::ListingEntry;
 use handover_application::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
 use handover_domain::{
     CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
@@ -17,6 +15,9 @@ use handover_domain::{
     Settlement, Shipment, UserId,
 };
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
+use handover_outbox::ports::{
+    ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, OutboxRow,
+};
 
 use super::super::super::books::Books;
 use super::super::super::journal::{Account, Step, Told};

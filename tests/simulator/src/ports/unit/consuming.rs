@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
 use handover_events::ConsumeStatus;
+use handover_outbox::ports::*;
 
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;

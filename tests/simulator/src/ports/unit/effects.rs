@@ -3,6 +3,7 @@
 use handover_application::ports::*;
 use handover_domain::OrderId;
 use handover_events::EventId;
+use handover_outbox::ports::*;
 
 use super::{Faulty, passes_on};
 use crate::faults::Fault;

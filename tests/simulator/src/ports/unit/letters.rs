@@ -2,6 +2,7 @@
 
 use handover_application::ports::*;
 use handover_events::{ConsumeStatus, EventId};
+use handover_outbox::ports::*;
 
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;

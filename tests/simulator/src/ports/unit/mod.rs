@@ -13,9 +13,8 @@ mod reads;
 mod requests;
 
 use async_trait::async_trait;
-use handover_application::ports::{
-    Changed, MarketUnit, MarketView, OutboxUnit, OutboxView, StoreError, UnitOfWork, View, Work,
-};
+use handover_application::ports::{MarketUnit, MarketView, Work};
+use handover_outbox::ports::{Changed, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
 use super::Process;
 use super::store::Flavour;

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::*;
 use handover_domain::*;
 use handover_events::*;
+use handover_outbox::ports::*;
 
 use super::passes_on;
 use crate::faults::CrashPoint;

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_application::ports::*;
+use handover_outbox::ports::*;
 
 use super::passes_on;
 

@@ -2,10 +2,10 @@
 
 use handover_application::ports::{
     BuyerCredit, CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
-    OutboxRow,
 };
 use handover_domain::{CreditStep, EventBody, OrderId, UserId};
 use handover_events::TenantId;
+use handover_outbox::ports::OutboxRow;
 
 use super::SmallDay;
 

@@ -1,0 +1,99 @@
+//! buyer-credit: how each buyer's orders ended (spec §2 "Buyer credit").
+
+use async_trait::async_trait;
+use handover_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
+
+use super::facts::{Facts, Orders, body_of, untaken};
+use crate::App;
+use crate::ports::{CreditChange, EffectKind, Work};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+
+/// Counts completed and cancelled orders for their buyers.
+///
+/// Late events: counts are sums and the score follows from them alone, so an event adds the same whenever it comes.
+/// Only which event was counted last, and when, tells that one was late.
+pub struct Credit {
+    app: App,
+}
+
+impl Credit {
+    /// On this application's clock.
+    pub fn new(app: App) -> Credit {
+        Credit { app }
+    }
+}
+
+/// What an event counts as, if it counts.
+fn step<'b>(
+    event: &Event,
+    body: &'b EventBody,
+) -> Result<(&'b OrderFacts, Option<CreditStep>), HandlerError> {
+    match body {
+        EventBody::OrderCancelled(body) => Ok((&body.order, CreditStep::of_cancellation(body.reason))),
+        EventBody::OrderStatusChanged(body) => {
+            let step = match body.new_status {
+                OrderStatus::Completed => Some(CreditStep::Completed),
+                // A cancellation has an event of its own.
+                OrderStatus::Pending
+                | OrderStatus::Paid
+                | OrderStatus::Shipped
+                | OrderStatus::Cancelled
+                | OrderStatus::Refunded => None,
+            };
+            Ok((&body.order, step))
+        }
+        EventBody::OrderCreated(_)
+        | EventBody::OrderPaid(_)
+        | EventBody::OrderTimeout(_)
+        | EventBody::OrderRefunded(_)
+        | EventBody::PaymentSucceeded(_)
+        | EventBody::PaymentFailed(_)
+        | EventBody::RefundSucceeded(_)
+        | EventBody::RefundFailed(_)
+        | EventBody::InvoiceGenerated(_) => Err(untaken(event)),
+    }
+}
+
+#[async_trait]
+impl Handler<Work> for Credit {
+    fn name(&self) -> &'static str {
+        "buyer-credit"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderCancelled.as_str(), EventType::OrderStatusChanged.as_str()] }
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let at = self.app.now();
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::CreditChange, events).await?;
+        let mut changes = Vec::new();
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let body = body_of(event)?;
+            let (said, step) = step(event, &body)?;
+            let order = orders.confirming(event, &body)?;
+            let Some(step) = step else {
+                applied.push(Applied::result("does not count"));
+                continue;
+            };
+            if let Some(repeated) = facts.repeated(event, order, step.as_str())? {
+                applied.push(repeated);
+                continue;
+            }
+            changes.push(CreditChange {
+                tenant: event.row.aggregate.tenant,
+                buyer: said.buyer_id,
+                order: said.order_id,
+                aggregate_seq: event.row.aggregate_seq,
+                step,
+                event_id: event.row.event_id.clone(),
+                at,
+            });
+            applied.push(Applied::result(format!("counted as {step}")));
+        }
+        unit.change_credit(&changes).await?;
+        Ok(applied)
+    }
+}

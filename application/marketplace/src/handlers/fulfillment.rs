@@ -1,0 +1,68 @@
+//! fulfillment: a paid order gets its shipment task (000 §11).
+
+use async_trait::async_trait;
+use handover_domain::{EventBody, EventType, OrderStatus};
+
+use super::facts::{Facts, Orders, body_of, stale, untaken};
+use crate::App;
+use crate::ports::{EffectKind, NewShipmentTask, SHIPMENT, Work};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+
+/// Opens shipment tasks: one per order.
+///
+/// Late events: the task of an order that was refunded meanwhile would be for nothing, so it is not opened (stale). In any
+/// other status the order is still to be shipped, or the task belongs to its history.
+pub struct Fulfillment {
+    app: App,
+}
+
+impl Fulfillment {
+    /// On this application's clock.
+    pub fn new(app: App) -> Fulfillment {
+        Fulfillment { app }
+    }
+}
+
+#[async_trait]
+impl Handler<Work> for Fulfillment {
+    fn name(&self) -> &'static str {
+        "fulfillment"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderPaid.as_str()] }
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let at = self.app.now();
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::Shipment, events).await?;
+        let mut tasks = Vec::with_capacity(events.len());
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let body = body_of(event)?;
+            let EventBody::OrderPaid(paid) = &body else { return Err(untaken(event)) };
+            let order = orders.confirming(event, &body)?;
+            if order.status == OrderStatus::Refunded {
+                applied.push(stale(order));
+                continue;
+            }
+            if let Some(repeated) = facts.repeated(event, order, SHIPMENT)? {
+                applied.push(repeated);
+                continue;
+            }
+            applied.push(Applied::result("shipment task opened"));
+            tasks.push(NewShipmentTask {
+                tenant: event.row.aggregate.tenant,
+                order: paid.order.order_id,
+                seller: paid.order.seller_id,
+                buyer: paid.order.buyer_id,
+                aggregate_seq: event.row.aggregate_seq,
+                event_id: event.row.event_id.clone(),
+                at,
+            });
+        }
+        unit.open_shipments(&tasks).await?;
+        Ok(applied)
+    }
+}

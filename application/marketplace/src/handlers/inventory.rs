@@ -1,0 +1,97 @@
+//! inventory: the listing of each seller, as the events leave it (000 §11).
+
+use async_trait::async_trait;
+use handover_domain::{EventBody, EventType, OrderFacts, ProductId};
+
+use super::facts::{Facts, Orders, body_of, stale, untaken};
+use crate::App;
+use crate::ports::{EffectKind, ListingChange, ListingChangeKind, Work};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+
+/// Keeps the listing projection.
+///
+/// Late events: a listing follows from all changes of its product, in whatever order they are applied
+/// ([`ListingEntry::after`]), so an old order cannot undo a newer order's hold. An order that is over by now takes nothing
+/// (stale).
+///
+/// [`ListingEntry::after`]: crate::ports::ListingEntry::after
+pub struct Inventory {
+    app: App,
+}
+
+impl Inventory {
+    /// On this application's clock.
+    pub fn new(app: App) -> Inventory {
+        Inventory { app }
+    }
+
+    fn change(&self, event: &Event, body: &EventBody) -> Result<ListingChange, HandlerError> {
+        let (order, product, kind): (&OrderFacts, ProductId, ListingChangeKind) = match body {
+            EventBody::OrderCreated(body) => (&body.order, body.product, ListingChangeKind::Occupied),
+            EventBody::OrderCancelled(body) => (&body.order, body.product, ListingChangeKind::Released),
+            EventBody::OrderRefunded(body) => (&body.order, body.product, ListingChangeKind::Released),
+            EventBody::OrderPaid(_)
+            | EventBody::OrderStatusChanged(_)
+            | EventBody::OrderTimeout(_)
+            | EventBody::PaymentSucceeded(_)
+            | EventBody::PaymentFailed(_)
+            | EventBody::RefundSucceeded(_)
+            | EventBody::RefundFailed(_)
+            | EventBody::InvoiceGenerated(_) => return Err(untaken(event)),
+        };
+        Ok(ListingChange {
+            tenant: event.row.aggregate.tenant,
+            seller: order.seller_id,
+            product,
+            order: order.order_id,
+            aggregate_seq: event.row.aggregate_seq,
+            kind,
+            event_id: event.row.event_id.clone(),
+            at: self.app.now(),
+        })
+    }
+}
+
+#[async_trait]
+impl Handler<Work> for Inventory {
+    fn name(&self) -> &'static str {
+        "inventory"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const {
+            &[
+                EventType::OrderCreated.as_str(),
+                EventType::OrderCancelled.as_str(),
+                EventType::OrderRefunded.as_str(),
+            ]
+        }
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::ListingChange, events).await?;
+        let mut changes = Vec::with_capacity(events.len());
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let body = body_of(event)?;
+            let change = self.change(event, &body)?;
+            let order = orders.confirming(event, &body)?;
+            if change.kind == ListingChangeKind::Occupied && order.is_undone() {
+                applied.push(stale(order));
+                continue;
+            }
+            if let Some(repeated) = facts.repeated(event, order, change.kind.as_str())? {
+                applied.push(repeated);
+                continue;
+            }
+            applied.push(Applied::result(match change.kind {
+                ListingChangeKind::Occupied => "occupied",
+                ListingChangeKind::Released => "released",
+            }));
+            changes.push(change);
+        }
+        unit.change_listings(&changes).await?;
+        Ok(applied)
+    }
+}

@@ -1,0 +1,78 @@
+//! order-timeout: closes an order that was not paid in time (000 §10.1). The sweep beside it does the same from the
+//! table; both go through the one conditional write.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handover_domain::{EventBody, EventType};
+
+use super::facts::{body_of, untaken};
+use crate::App;
+use crate::ports::Work;
+use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+
+/// Closes overdue orders.
+///
+/// Late events: the order's own status decides, so a timeout may come whenever it likes.
+pub struct TimeoutCloser {
+    app: App,
+}
+
+impl TimeoutCloser {
+    /// With this application's deadline.
+    pub fn new(app: App) -> TimeoutCloser {
+        TimeoutCloser { app }
+    }
+}
+
+#[async_trait]
+impl Handler<Work> for TimeoutCloser {
+    fn name(&self) -> &'static str {
+        "order-timeout"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderTimeout.as_str()] }
+    }
+
+    fn delay(&self) -> Duration {
+        self.app.rules.pending_timeout
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let EventBody::OrderTimeout(timeout) = body_of(event)? else { return Err(untaken(event)) };
+            let command = close_overdue_order::command(
+                &self.app,
+                self.name(),
+                event.row.aggregate.tenant,
+                timeout.order.order_id,
+                event.row.trace(),
+            );
+            let closed = command.run(unit).await.map_err(|error| match error {
+                UseCaseError::Store(error) => HandlerError::Store(error),
+                // 000 §9.3: an order that does not exist will not come to be.
+                UseCaseError::NotFound { .. } => HandlerError::Unrecoverable(error.to_string()),
+                UseCaseError::NotAllowed { .. }
+                | UseCaseError::Order(_)
+                | UseCaseError::Product(_)
+                | UseCaseError::Payment(_)
+                | UseCaseError::Refund(_)
+                | UseCaseError::Asset(_)
+                | UseCaseError::AssetsNotLocked
+                | UseCaseError::KeyTaken
+                | UseCaseError::InProgress
+                | UseCaseError::NothingHeld
+                | UseCaseError::Broker(_) => HandlerError::Recoverable(error.to_string()),
+            })?;
+            applied.push(Applied::result(match closed {
+                Closed::Now => "order closed".to_owned(),
+                Closed::NotPending(status) => format!("order is {status}"),
+                Closed::NotOverdue => "too early; left to the sweep".to_owned(),
+            }));
+        }
+        Ok(applied)
+    }
+}

@@ -1,0 +1,79 @@
+//! status-sync: buyer and seller are told that their order has another status (000 §11).
+
+use async_trait::async_trait;
+use handover_domain::{EventBody, EventType};
+
+use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, untaken};
+use crate::App;
+use crate::mutants::{Mutant, planted};
+use crate::ports::{EffectKind, Notification, OrderSide, Work, notified_of};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+
+/// Writes notifications: two per transition.
+///
+/// Late events: a notification is history. It changes no other one and says when the transition happened, so a late event
+/// leaves the same rows as one in time.
+pub struct StatusSync {
+    app: App,
+}
+
+impl StatusSync {
+    /// On this application's clock.
+    pub fn new(app: App) -> StatusSync {
+        StatusSync { app }
+    }
+}
+
+#[async_trait]
+impl Handler<Work> for StatusSync {
+    fn name(&self) -> &'static str {
+        "status-sync"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderStatusChanged.as_str()] }
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let at = self.app.now();
+        let orders = Orders::read(unit, events).await?;
+        let mut facts = Facts::read(unit, EffectKind::Notification, events).await?;
+        let mut notifications = Vec::with_capacity(events.len() * 2);
+        let mut applied = Vec::with_capacity(events.len());
+        for event in events {
+            let body = body_of(event)?;
+            let EventBody::OrderStatusChanged(change) = &body else { return Err(untaken(event)) };
+            let order = orders.confirming(event, &body)?;
+            let mut parties =
+                [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
+            if planted(Mutant::WrongPartyNotified) {
+                parties = [(OrderSide::Buyer, parties[1].1), (OrderSide::Seller, parties[0].1)];
+            }
+            let states = [OrderSide::Buyer, OrderSide::Seller]
+                .map(|side| facts.claim(event, order, &notified_of(change.new_status, side)));
+            if !states.contains(&FactState::New) {
+                if states.contains(&FactState::ByThis) {
+                    return Err(applied_twice(event));
+                }
+                applied.push(applied_before(order, change.new_status.as_str()));
+                continue;
+            }
+            applied.push(Applied::result("buyer and seller notified"));
+            let missing = parties.into_iter().zip(states).filter(|(_, state)| *state == FactState::New);
+            notifications.extend(missing.map(|((side, recipient), _)| Notification {
+                tenant: event.row.aggregate.tenant,
+                recipient,
+                side,
+                order: change.order.order_id,
+                aggregate_seq: event.row.aggregate_seq,
+                old_status: change.old_status,
+                new_status: change.new_status,
+                changed_at: change.changed_at,
+                event_id: event.row.event_id.clone(),
+                at,
+            }));
+        }
+        unit.notify(&notifications).await?;
+        Ok(applied)
+    }
+}

@@ -1,0 +1,49 @@
+//! webhooks: one delivery per subscription of the tenant. There are no subscriptions yet, so each event is simply done;
+//! the queue is there so that every event type has a way.
+
+use async_trait::async_trait;
+use handover_domain::EventType;
+
+use super::facts::{Orders, body_of, is_about_order};
+use crate::ports::Work;
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
+
+/// Finds the subscriptions of an event.
+///
+/// Late events: deliveries are independent of each other, so an event of an order is delivered whatever the order did since.
+pub struct Webhooks;
+
+#[async_trait]
+impl Handler<Work> for Webhooks {
+    fn name(&self) -> &'static str {
+        "webhooks"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const {
+            &[
+                EventType::OrderCreated.as_str(),
+                EventType::OrderPaid.as_str(),
+                EventType::OrderStatusChanged.as_str(),
+                EventType::OrderCancelled.as_str(),
+                EventType::OrderRefunded.as_str(),
+                EventType::PaymentSucceeded.as_str(),
+                EventType::PaymentFailed.as_str(),
+                EventType::RefundSucceeded.as_str(),
+                EventType::RefundFailed.as_str(),
+                EventType::InvoiceGenerated.as_str(),
+            ]
+        }
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let orders = Orders::read(unit, events).await?;
+        for event in events {
+            let body = body_of(event)?;
+            if is_about_order(event) {
+                orders.confirming(event, &body)?;
+            }
+        }
+        Ok(events.iter().map(|_| Applied::result("no subscription")).collect())
+    }
+}

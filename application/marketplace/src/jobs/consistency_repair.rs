@@ -1,0 +1,79 @@
+//! The repair of lost events (004 "OrderAssetConsistencyJob"): orders whose state says that something was announced, and
+//! the outbox does not know of it, are announced once more.
+//!
+//! **Invariant:** nothing takes effect twice: who consumed the lost event knows it by its id, and ignores it.
+
+use chrono::TimeDelta;
+use tracing::{info, warn};
+
+use super::ConsistencySettings;
+use crate::App;
+use crate::consistency::{announce_missing, missing};
+use handover_outbox::ports::StoreError;
+
+/// Repairs lost events.
+pub struct ConsistencyRepair {
+    app: App,
+    settings: ConsistencySettings,
+}
+
+impl ConsistencyRepair {
+    /// A repair with these settings.
+    pub fn new(app: App, settings: ConsistencySettings) -> ConsistencyRepair {
+        ConsistencyRepair { app, settings }
+    }
+
+    /// Repairs at once and then at every interval until the process stops.
+    pub async fn run(self) {
+        let stopping = self.app.tx.tasks.stopping().clone();
+        while !stopping.is_cancelled() {
+            match self.repair().await {
+                Ok(0) => {}
+                Ok(repaired) => info!(repaired, "[OrderAssetConsistency] lost events were announced"),
+                Err(error) => warn!(%error, "[OrderAssetConsistency] failed; it comes again"),
+            }
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = self.app.tx.clock.sleep(self.settings.scan_interval) => {}
+            }
+        }
+    }
+
+    /// Looks at every order that changed within the window; tells how many events it announced.
+    pub async fn repair(&self) -> Result<u64, StoreError> {
+        let now = self.app.now();
+        let since = TimeDelta::from_std(self.settings.scan_window)
+            .ok()
+            .and_then(|window| now.checked_sub_signed(window))
+            .unwrap_or_default();
+        let (mut after, mut repaired) = (None, 0);
+        loop {
+            let mut view = self.app.view().await?;
+            let orders = view.orders_changed(None, since, now, after, self.settings.batch.get()).await?;
+            let Some(last) = orders.last() else { return Ok(repaired) };
+            after = Some((last.update_time, last.id));
+            let mut lost = Vec::new();
+            for order in &orders {
+                let (absent, _) = missing(view.as_mut(), order).await?;
+                if !absent.is_empty() {
+                    lost.push((order.tenant, order.id, absent.len() as u64));
+                }
+            }
+            // A view is given back before a unit is asked for: one task holds one of the store's connections at a time.
+            drop(view);
+            for (tenant, order, absent) in lost {
+                metrics::counter!("consistency.event.missing").increment(absent);
+                for (id, event) in announce_missing(&self.app, tenant, order, None).await? {
+                    repaired += 1;
+                    metrics::counter!("consistency.event.repaired").increment(1);
+                    warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),
+                        "[OrderAssetConsistency] [ALERT] an event was missing in the outbox; it is announced now");
+                }
+            }
+            if self.app.tx.tasks.stopping().is_cancelled() {
+                return Ok(repaired);
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Products.
+
+use async_trait::async_trait;
+use handover_domain::{Product, ProductId, ProductStatus};
+use handover_events::TenantId;
+
+use handover_outbox::ports::{Changed, StoreError};
+
+/// Reads products.
+#[async_trait]
+pub trait ProductQueries: Send {
+    /// The product, if this tenant has it.
+    async fn product_by_id(&mut self, tenant: TenantId, id: ProductId)
+    -> Result<Option<Product>, StoreError>;
+
+    /// At most `limit` products with an id below `before`, greatest id first.
+    async fn products_page(
+        &mut self,
+        tenant: TenantId,
+        status: Option<ProductStatus>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError>;
+}
+
+/// Writes products.
+#[async_trait]
+pub trait ProductRepo: Send {
+    /// Adds a product. A taken id MUST be a `Conflict`.
+    async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError>;
+
+    /// Replaces the row whose version is `after.version - 1`: one conditional write.
+    async fn advance_product(&mut self, after: &Product) -> Result<Changed, StoreError>;
+}

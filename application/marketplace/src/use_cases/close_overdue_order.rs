@@ -1,0 +1,79 @@
+//! An order that was not paid in time is closed: by its message or by the sweep, whichever comes first (000 §10).
+
+use handover_domain::{CancelCause, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
+use handover_events::TenantId;
+
+use super::{UseCaseError, transition};
+use crate::app::Announcer;
+use crate::mutants::{Mutant, planted};
+use crate::ports::Work;
+use crate::{Actor, App, CommandContext};
+use handover_events::Trace;
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// Closed just now, by us.
+    Now,
+    /// It is no longer pending.
+    NotPending(OrderStatus),
+    /// Its deadline has not passed.
+    NotOverdue,
+}
+
+/// The command, its event id and its moment chosen.
+#[derive(Debug, Clone)]
+pub struct CloseOverdueOrder {
+    tenant: TenantId,
+    order: OrderId,
+    cause: CancelCause,
+    announcer: Announcer,
+}
+
+/// Prepares the command on behalf of a consumer or job.
+pub fn command(
+    app: &App,
+    on_behalf: &'static str,
+    tenant: TenantId,
+    order: OrderId,
+    trace: Trace,
+) -> CloseOverdueOrder {
+    let context = CommandContext { actor: Actor::System(on_behalf), tenant, trace, idempotency: None };
+    let announcer = app.announcer(&context, 1);
+    let cause = CancelCause::Timeout { created_by: app.rules.overdue_line(announcer.now) };
+    CloseOverdueOrder { tenant, order, cause, announcer }
+}
+
+impl CloseOverdueOrder {
+    /// The same command in the trace of the request that placed the order, if that is known.
+    pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, UseCaseError> {
+        let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
+        Ok(CloseOverdueOrder { announcer: self.announcer.continuing(trace.as_ref()), ..self.clone() })
+    }
+
+    /// Runs it within a unit of work; the conditional write is the only proof that it was us.
+    pub async fn run(&self, unit: &mut Work) -> Result<Closed, UseCaseError> {
+        let order = unit
+            .order_by_id(self.tenant, self.order)
+            .await?
+            .ok_or(UseCaseError::NotFound { what: "order" })?;
+        if planted(Mutant::TimeoutNeverCloses) {
+            return Ok(Closed::NotOverdue);
+        }
+        let is_live = order.status != OrderStatus::Pending && !order.status.is_terminal();
+        let order = if is_live && planted(Mutant::TimeoutSweepWithoutStatusCheck) {
+            Order { status: OrderStatus::Pending, ..order }
+        } else {
+            order
+        };
+        let action = OrderAction::Cancel(self.cause);
+        match transition::apply(unit, &order, &action, OrderActor::System, &self.announcer, 0).await {
+            Ok(_) => Ok(Closed::Now),
+            Err(UseCaseError::Order(OrderRefusal::WrongStatus { status, .. })) => {
+                Ok(Closed::NotPending(status))
+            }
+            Err(UseCaseError::Order(OrderRefusal::NotOverdue)) => Ok(Closed::NotOverdue),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! One order, from its row to the effects of its events.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_domain::{
+    Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PaymentStatus, PointsRules,
+    RefundStatus,
+};
+use handover_events::{ConsumeStatus, EventId, OutboxStatus};
+
+use super::{Finding, FindingKind, Reconciliation};
+use crate::App;
+use crate::consistency::{FactRow, Kept, effects_of, missing};
+use crate::ports::MarketView;
+use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
+use handover_outbox::relay::envelope_of;
+
+/// The consumers, and from where on each is subscribed.
+pub(super) struct Consumers(Vec<Subscribed>);
+
+/// A consumer that is subscribed.
+pub(super) struct Subscribed {
+    pub(super) name: &'static str,
+    takes: &'static [&'static str],
+    after_id: i64,
+    delay: TimeDelta,
+}
+
+impl Consumers {
+    pub(super) async fn of(app: &App) -> Result<Consumers, StoreError> {
+        let mut view = app.view().await?;
+        let mut consumers = Vec::new();
+        for subscriber in app.subscribers() {
+            let handler = &subscriber.handler;
+            if let Some(subscription) = view.outbox_view().consumer_subscription(handler.name()).await? {
+                consumers.push(Subscribed {
+                    name: handler.name(),
+                    takes: handler.takes(),
+                    after_id: subscription.after_id,
+                    delay: TimeDelta::from_std(handler.delay()).unwrap_or(TimeDelta::MAX),
+                });
+            }
+        }
+        Ok(Consumers(consumers))
+    }
+
+    /// The consumer of that name.
+    pub(super) fn named(&self, name: &str) -> Option<&'static str> {
+        self.0.iter().map(|consumer| consumer.name).find(|known| *known == name)
+    }
+
+    /// Those that take an event.
+    fn of_event<'a>(&'a self, row: &'a OutboxRow) -> impl Iterator<Item = &'a Subscribed> {
+        self.0.iter().filter(|consumer| {
+            consumer.takes.contains(&row.event_type.as_str()) && row.id > consumer.after_id
+        })
+    }
+}
+
+/// What one order is compared by.
+pub(super) struct Comparison<'a> {
+    pub(super) order: &'a Order,
+    pub(super) consumers: &'a Consumers,
+    pub(super) rules: PointsRules,
+    pub(super) now: DateTime<Utc>,
+    pub(super) grace: TimeDelta,
+}
+
+impl Comparison<'_> {
+    /// Each stage is read before the one that follows from it, so what happens meanwhile is there when it is looked for.
+    pub(super) async fn run(
+        &self,
+        view: &mut dyn MarketView,
+        told: &mut Reconciliation,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let order = self.order;
+        told.orders += 1;
+        let mut findings = self.not_booked(view).await?;
+        let (absent, rows) = missing(view, order).await?;
+        for event in absent {
+            let event_type = event.event_type();
+            findings.push(Finding {
+                event_type: Some(event_type.as_str().to_owned()),
+                ..self.finding(
+                    FindingKind::MissingEvent,
+                    format!(
+                        "{} {} is in version {} and no {event_type} announces it",
+                        event_type.aggregate(),
+                        event.body.aggregate_id(),
+                        event.aggregate_seq
+                    ),
+                )
+            });
+        }
+        let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
+        let mut log: BTreeMap<(EventId, String), Consumed> = BTreeMap::new();
+        for consumed in view.outbox_view().consumed_of(&ids).await? {
+            log.insert((consumed.event_id.clone(), consumed.consumer.clone()), consumed);
+        }
+        let kept = effects_of(view, order).await?;
+        let of_fact = |kind, row: &FactRow, what: String| Finding {
+            event_id: row.event_id.clone(),
+            key: Some(row.fact.clone()),
+            ..self.finding(kind, what)
+        };
+        findings.extend(kept.doubled().iter().map(|row| {
+            let what = format!("{} has more than one row for {}", row.table, row.fact);
+            of_fact(FindingKind::DoubledEffect, row, what)
+        }));
+        if !kept.without_fact(order).is_empty()
+            // The order was read first, and may have moved on before its effects were read.
+            && let Some(order) = view.order_by_id(order.tenant, order.id).await?
+        {
+            findings.extend(kept.without_fact(&order).iter().map(|row| {
+                let what = format!("{} has {}, and the order is {}", row.table, row.fact, order.status);
+                of_fact(FindingKind::EffectWithoutFact, row, what)
+            }));
+        }
+        for row in &rows {
+            told.events += 1;
+            told.confirmed += u64::from(row.sent_time.is_some());
+            if row.status == OutboxStatus::Failed {
+                findings.push(self.of_event(
+                    row,
+                    FindingKind::NotConfirmed,
+                    "it was given up before the broker confirmed it",
+                ));
+                continue;
+            }
+            let Some(body) = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
+                continue;
+            };
+            for consumer in self.consumers.of_event(row) {
+                let record = log.get(&(row.event_id.clone(), consumer.name.to_owned()));
+                self.of_consumer((row, &body), consumer, record, &kept, told, &mut findings);
+            }
+        }
+        let released: Vec<&EventId> = rows
+            .iter()
+            .filter(|row| row.event_type == EventType::OrderCancelled.as_str())
+            .map(|row| &row.event_id)
+            .collect();
+        let is_released = |asset: Asset| {
+            released.iter().any(|event| {
+                let record = log.get(&((*event).clone(), asset.as_str().to_owned()));
+                record.is_some_and(|it| it.record.status == ConsumeStatus::Success)
+            })
+        };
+        findings.extend(kept.lost_holds(order, is_released, self.now).iter().map(|hold| self.lost(hold)));
+        Ok(findings)
+    }
+
+    fn lost(&self, hold: &Hold) -> Finding {
+        let Hold { asset, amount, status, .. } = hold;
+        let what = format!("the hold of {} {asset} is gone; by all else it is {status}", asset.show(*amount));
+        Finding {
+            consumer: Some(asset.as_str().to_owned()),
+            key: Some(OperationKey::freeze(*asset, self.order.id).to_string()),
+            ..self.finding(FindingKind::MissingHold, what)
+        }
+    }
+
+    fn of_consumer(
+        &self,
+        (row, body): (&OutboxRow, &EventBody),
+        consumer: &Subscribed,
+        record: Option<&Consumed>,
+        kept: &Kept,
+        told: &mut Reconciliation,
+        findings: &mut Vec<Finding>,
+    ) {
+        let effect = kept.of(consumer.name, body, (self.order, self.rules));
+        let of_consumer = |kind, what: String| Finding {
+            consumer: Some(consumer.name.to_owned()),
+            ..self.of_event(row, kind, what)
+        };
+        match record.map(|consumed| consumed.record.status) {
+            Some(ConsumeStatus::Success) => {
+                told.consumed += 1;
+                if effect.is_missing() {
+                    findings.push(of_consumer(FindingKind::MissingEffect, effect.to_string()));
+                } else {
+                    told.effects += u64::from(effect.is_there());
+                }
+            }
+            Some(ConsumeStatus::Dead) => told.parked += 1,
+            Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) => {
+                told.pending += 1;
+            }
+            None => {
+                let sent = row.sent_time.filter(|_| row.status == OutboxStatus::Sent);
+                let is_lost = sent.is_some_and(|sent| sent + consumer.delay + self.grace < self.now);
+                if is_lost {
+                    let there = if effect.is_there() { "; what it does is there" } else { "" };
+                    let what = format!("{} never recorded it{there}", consumer.name);
+                    findings.push(of_consumer(FindingKind::NotConsumed, what));
+                } else {
+                    told.pending += 1;
+                }
+            }
+        }
+    }
+
+    /// Money that came or went and is not in the ledger.
+    async fn not_booked(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
+        let order = self.order;
+        let payments = view.payments_of(order.tenant, order.id).await?;
+        let refunds = view.refunds_of(order.tenant, order.id).await?;
+        let kept = view.operations_of(order.tenant, order.id).await?;
+        let is_booked = |kind: OperationKind, key: &OperationKey| {
+            kept.iter().any(|it| it.asset == Asset::Cash && it.kind == kind && it.key == *key)
+        };
+        let mut findings = Vec::new();
+        for payment in
+            payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount.minor() > 0)
+        {
+            let key = OperationKey::capture(payment.id);
+            if !is_booked(OperationKind::Capture, &key) {
+                let what = format!("payment {} of {} is not in the ledger", payment.id, payment.amount);
+                let finding = self.finding(FindingKind::NotBooked, what);
+                findings.push(Finding { key: Some(key.to_string()), ..finding });
+            }
+        }
+        for refund in refunds.iter().filter(|it| it.status == RefundStatus::Success && it.amount.minor() > 0)
+        {
+            let key = OperationKey::payout(refund.id);
+            if !is_booked(OperationKind::Payout, &key) {
+                let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
+                let finding = self.finding(FindingKind::NotBooked, what);
+                findings.push(Finding { key: Some(key.to_string()), ..finding });
+            }
+        }
+        Ok(findings)
+    }
+
+    fn finding(&self, kind: FindingKind, what: impl Into<String>) -> Finding {
+        Finding {
+            kind,
+            tenant: self.order.tenant,
+            order: Some(self.order.id),
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: None,
+            what: what.into(),
+            mended: None,
+        }
+    }
+
+    fn of_event(&self, row: &OutboxRow, kind: FindingKind, what: impl Into<String>) -> Finding {
+        Finding {
+            event_id: Some(row.event_id.clone()),
+            event_type: Some(row.event_type.clone()),
+            ..self.finding(kind, what)
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What can be looked at.
+
+use handover_domain::{
+    Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
+    ProductStatus, Purse, Refund, RefundCause, UserId,
+};
+
+use super::UseCaseError;
+use crate::mutants::{Mutant, planted};
+use crate::ports::{BuyerCredit, LedgerEntry, ListingEntry, Notification, OrderSide, ShipmentTask};
+use crate::{App, CommandContext, Role, privacy};
+use handover_outbox::Page;
+use handover_outbox::operations::{Action, count};
+use handover_outbox::ports::Numbered;
+
+/// A product of the caller's tenant.
+pub async fn find_product(
+    app: &App,
+    context: &CommandContext,
+    id: ProductId,
+) -> Result<Product, UseCaseError> {
+    let found = app.view().await?.product_by_id(context.tenant, id).await?;
+    found.ok_or(UseCaseError::NotFound { what: "product" })
+}
+
+/// Products of the caller's tenant.
+pub async fn products(
+    app: &App,
+    context: &CommandContext,
+    status: Option<ProductStatus>,
+    before: Option<ProductId>,
+    limit: u32,
+) -> Result<Page<Product>, UseCaseError> {
+    let items =
+        app.view().await?.products_page(context.tenant, status, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |product| product.id.get()))
+}
+
+/// The caller's listing, greatest product id first.
+pub async fn listings(
+    app: &App,
+    context: &CommandContext,
+    before: Option<ProductId>,
+    limit: u32,
+) -> Result<Page<ListingEntry>, UseCaseError> {
+    let items = app
+        .view()
+        .await?
+        .listings_page(context.tenant, caller(context)?, before, limit.saturating_add(1))
+        .await?;
+    Ok(Page::cut(items, limit, |entry| entry.product.get()))
+}
+
+/// The caller's shipment tasks, on one side.
+pub async fn shipments(
+    app: &App,
+    context: &CommandContext,
+    side: OrderSide,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
+    let user = caller(context)?;
+    let items =
+        app.view().await?.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |row| row.id))
+}
+
+/// What the caller was told.
+pub async fn notifications(
+    app: &App,
+    context: &CommandContext,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<Notification>>, UseCaseError> {
+    let user = caller(context)?;
+    let items =
+        app.view().await?.notifications_page(context.tenant, user, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |row| row.id))
+}
+
+/// The caller's credit; `None` while nothing was counted.
+pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
+    Ok(app.view().await?.credit_of(context.tenant, caller(context)?).await?)
+}
+
+/// What somebody has in a purse: the balance, what is held for orders, and a page of what moved it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurseView {
+    /// The balance.
+    pub balance: Balance,
+    /// What is held, for which orders.
+    pub holds: Vec<Hold>,
+    /// What moved it, newest first.
+    pub entries: Page<Numbered<LedgerEntry>>,
+}
+
+/// The caller's wallet or points.
+pub async fn purse(
+    app: &App,
+    context: &CommandContext,
+    purse: Purse,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<PurseView, UseCaseError> {
+    let (tenant, user) = (context.tenant, caller(context)?);
+    let mut view = app.view().await?;
+    let balance = view.balance_of(tenant, user, purse).await?;
+    let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
+    let entries = view.entries_page(tenant, user, purse, before, limit.saturating_add(1)).await?;
+    Ok(PurseView {
+        balance: balance.unwrap_or_else(|| Balance::empty(tenant, user, purse, app.now())),
+        holds,
+        entries: Page::cut(entries, limit, |entry| entry.id),
+    })
+}
+
+/// The caller's coupons, greatest id first.
+pub async fn coupons(
+    app: &App,
+    context: &CommandContext,
+    before: Option<CouponId>,
+    limit: u32,
+) -> Result<Page<Coupon>, UseCaseError> {
+    let user = caller(context)?;
+    let items = app.view().await?.coupons_page(context.tenant, user, before, limit.saturating_add(1)).await?;
+    Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
+}
+
+/// An order that the caller bought or sold.
+pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
+    let user = caller(context)?;
+    let mut view = app.view().await?;
+    let mut found = view.order_of_party(context.tenant, id, user).await?;
+    if found.is_none() && planted(Mutant::StrangerSeesOrder) {
+        found = view.order_by_id(context.tenant, id).await?;
+    }
+    found.ok_or(UseCaseError::NotFound { what: "order" })
+}
+
+/// Orders that the caller bought or sold.
+pub async fn orders(
+    app: &App,
+    context: &CommandContext,
+    side: OrderSide,
+    status: Option<OrderStatus>,
+    before: Option<OrderId>,
+    limit: u32,
+) -> Result<Page<Order>, UseCaseError> {
+    let user = caller(context)?;
+    let items = app
+        .view()
+        .await?
+        .orders_page(context.tenant, user, side, status, before, limit.saturating_add(1))
+        .await?;
+    Ok(Page::cut(items, limit, |order| order.id.get()))
+}
+
+/// The refunds of an order, in order of ids: for its parties, and for the operators of its tenant, who may ask for one.
+/// What a buyer wrote is shown to no operator but with the role `pii`.
+pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
+    let mut view = app.view().await?;
+    let found = if context.has(Role::Operator) {
+        view.order_by_id(context.tenant, id).await?
+    } else {
+        view.order_of_party(context.tenant, id, caller(context)?).await?
+    };
+    let Some(order) = found else {
+        drop(view);
+        if context.has(Role::Operator) {
+            look_at_refunds(app, context, id, 0).await?;
+        }
+        return Err(UseCaseError::NotFound { what: "order" });
+    };
+    let is_party = context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
+    let mut refunds = view.refunds_of(context.tenant, order.id).await?;
+    drop(view);
+    if !is_party {
+        look_at_refunds(app, context, id, count(refunds.len())).await?;
+    }
+    for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
+        refund.reason = privacy::shown_words(context, std::mem::take(&mut refund.reason));
+    }
+    Ok(refunds)
+}
+
+async fn look_at_refunds(
+    app: &App,
+    context: &CommandContext,
+    order: OrderId,
+    shown: u64,
+) -> Result<(), UseCaseError> {
+    let operator = context.operator()?;
+    let look = Action::look_at_people("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
+    Ok(look.told(&app.outbox, &operator, Some(context.tenant), shown).await?)
+}
+
+fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {
+    context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })
+}

@@ -1,0 +1,154 @@
+//! A buyer or an operator wants a paid order paid back.
+
+use chrono::{DateTime, Utc};
+use handover_domain::{
+    Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundCause,
+    RefundId, RefundRefusal, RefundResult, RefundStatus,
+};
+
+use super::settle_refund::settle;
+use super::{UseCaseError, one_row};
+use crate::idempotency::{Effect, with_answer};
+use crate::ids::{IdTaken, with_own_ids};
+use crate::mutants::{Mutant, planted};
+use crate::ports::{IdKind, Work};
+use crate::{App, CommandContext, Role, privacy};
+use handover_outbox::MASK;
+use handover_outbox::operations::{Action, Operator, Reason, asked, found_done};
+use handover_outbox::ports::AuditEntry;
+
+/// What is to be paid back, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRefund {
+    /// The order.
+    pub order: OrderId,
+    /// Why, in the words of who asks.
+    pub reason: String,
+}
+
+/// Begins the refund of a paid order that is not shipped; from now on it is not (spec §2). Asked again while it is being
+/// processed, that one is returned. Where nothing was paid in money, it is done at once, without the gateway.
+///
+/// Of an order that is not paid any more the same call tries again what is owed back to the buyer: a payment that came
+/// late, whose refund failed.
+pub async fn request_refund(
+    app: &App,
+    context: &CommandContext,
+    command: RequestRefund,
+) -> Result<Refund, UseCaseError> {
+    with_own_ids(&app.ids, || request(app, context, command.clone())).await
+}
+
+async fn request(
+    app: &App,
+    context: &CommandContext,
+    command: RequestRefund,
+) -> Result<Refund, UseCaseError> {
+    let user = context.user();
+    let is_operator = context.has(Role::Operator);
+    if user.is_none() && !is_operator {
+        return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
+    }
+    let (tenant, sees_people) = (context.tenant, privacy::sees_people(context));
+    let id: RefundId = app.ids.next(IdKind::Refund).await?;
+    let announcer = app.announcer(context, 2);
+    let entry = context.operator().ok().map(|operator| audited(&operator, &command, announcer.now));
+    let trace = context.trace.clone();
+    with_answer(app, context, Effect::Creates, move |unit, attempt| {
+        let (announcer, reason, entry) = (announcer.clone(), command.reason.clone(), entry.clone());
+        let trace = trace.clone();
+        Box::pin(async move {
+            let found = match user {
+                Some(user) if !is_operator => unit.order_of_party(tenant, command.order, user).await?,
+                Some(_) | None => unit.order_by_id(tenant, command.order).await?,
+            };
+            let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
+            if attempt.may_have_happened()
+                && let Some(before) = unit.refund_by_id(id).await?
+            {
+                // A refund of this order, begun in this microsecond: an order has one in processing.
+                let written = (before.tenant, before.order, before.create_time);
+                let is_ours = written == (tenant, order.id, announcer.now);
+                return if is_ours { Ok(before) } else { Err(IdTaken::refusal(IdKind::Refund, id.get())) };
+            }
+            let party = user.map_or(OrderActor::Stranger, |user| order.party(user));
+            let (actor, cause) = if is_operator && party != OrderActor::Buyer {
+                (OrderActor::Operator, RefundCause::Operator)
+            } else {
+                (party, RefundCause::Buyer)
+            };
+            if let (Some(running), OrderActor::Buyer | OrderActor::Operator) = (order.running_refund(), actor)
+                && let Some(mut running) = unit.refund_by_id(running).await?
+            {
+                if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
+                    found_done(unit.outbox(), attempt, entry).await?;
+                }
+                if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_people {
+                    running.reason = MASK.to_owned();
+                }
+                return Ok(running);
+            }
+            let begun = order.apply(&OrderAction::BeginRefund { refund: id }, actor, announcer.now);
+            let (payment, begun) = match begun {
+                Ok((begun, _)) => (paid_by(unit, &order).await?, Some(begun)),
+                Err(refusal) => match owed(unit, &order).await? {
+                    Some(payment) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
+                        (payment, None)
+                    }
+                    Some(_) | None => return Err(refusal.into()),
+                },
+            };
+            let mut refund =
+                Refund { trace: Some(trace), ..Refund::of(&payment, id, cause, reason, announcer.now) };
+            if refund.amount < order.total && planted(Mutant::RefundWithoutCap) {
+                refund.amount = order.total;
+            }
+            unit.insert_refund(&refund).await?;
+            if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
+                unit.outbox().audit(entry).await?;
+            }
+            let order = match begun {
+                Some(begun) => {
+                    one_row(unit.advance_order(&begun).await?, "order")?;
+                    begun
+                }
+                None => order,
+            };
+            if refund.amount.minor() > 0 {
+                return Ok(refund);
+            }
+            let done =
+                settle(unit, &refund, &order, RefundResult::Success, OrderActor::System, &announcer).await?;
+            Ok(done.unwrap_or(refund))
+        })
+    })
+    .await
+}
+
+/// What the audit log is told if it is an operator who asks.
+fn audited(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
+    let selection = asked([("orderId", Some(command.order.get().into()))]);
+    let reason = Reason::new(command.reason.clone()).ok();
+    let action = Action { name: "refund.request", selection, reason };
+    AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
+}
+
+/// The payment that paid the order.
+async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError> {
+    let payments = unit.payments_of(order.tenant, order.id).await?;
+    let paying = |payment: &Payment| payment.status == PaymentStatus::Success && !payment.refund_due;
+    payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
+}
+
+/// A payment that the order did not need and that no refund has paid back, or is about to.
+async fn owed(unit: &mut Work, order: &Order) -> Result<Option<Payment>, UseCaseError> {
+    if order.status == OrderStatus::Pending {
+        return Ok(None);
+    }
+    let refunds = unit.refunds_of(order.tenant, order.id).await?;
+    let payments = unit.payments_of(order.tenant, order.id).await?;
+    Ok(payments.into_iter().find(|payment| {
+        let is_live = |refund: &Refund| refund.payment == payment.id && refund.status != RefundStatus::Failed;
+        payment.status == PaymentStatus::Success && payment.refund_due && !refunds.iter().any(is_live)
+    }))
+}

@@ -1,0 +1,111 @@
+//! The gateway reports how a refund ended.
+
+use handover_domain::{
+    Account, Asset, AssetOperation, Entry, OperationKey, OperationKind, Order, OrderAction, OrderActor,
+    Posting, Refund, RefundId, RefundResult,
+};
+use tracing::error;
+
+use super::{UseCaseError, one_row, transition};
+use crate::app::Announcer;
+use crate::mutants::{Mutant, planted};
+use crate::ports::Work;
+use crate::{App, CommandContext};
+use handover_outbox::{append, with_tx};
+
+/// A report that carries the gateway's signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettleRefund {
+    /// Which refund.
+    pub refund: RefundId,
+    /// What the gateway says.
+    pub result: RefundResult,
+}
+
+/// Settles the refund and moves its order: one unit of work. The same report again changes nothing. After a failure the
+/// order stays paid, and somebody is told (spec §2).
+pub async fn settle_refund(
+    app: &App,
+    context: &CommandContext,
+    command: SettleRefund,
+) -> Result<Refund, UseCaseError> {
+    let announcer = app.announcer(context, 2);
+    let settled = with_tx(&app.tx, move |unit, _| {
+        let announcer = announcer.clone();
+        Box::pin(async move {
+            let refund =
+                unit.refund_by_id(command.refund).await?.ok_or(UseCaseError::NotFound { what: "refund" })?;
+            let order = unit
+                .order_by_id(refund.tenant, refund.order)
+                .await?
+                .ok_or(UseCaseError::NotFound { what: "order" })?;
+            let settled =
+                settle(unit, &refund, &order, command.result, OrderActor::Gateway, &announcer).await?;
+            Ok::<_, UseCaseError>((settled.is_some(), settled.unwrap_or(refund)))
+        })
+    })
+    .await?;
+    if let (true, refund) = &settled
+        && command.result == RefundResult::Failed
+    {
+        error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] a refund \
+            failed: the money is still here, and an operator may ask for it again");
+    }
+    Ok(settled.1)
+}
+
+/// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
+/// trace of the request that began the refund, whatever trace the report has.
+pub(super) async fn settle(
+    unit: &mut Work,
+    refund: &Refund,
+    order: &Order,
+    result: RefundResult,
+    actor: OrderActor,
+    announcer: &Announcer,
+) -> Result<Option<Refund>, UseCaseError> {
+    let announcer = &announcer.continuing(refund.trace.as_ref());
+    let Some((settled, event)) = refund.settle(result, order, announcer.now)? else {
+        return Ok(None);
+    };
+    one_row(unit.advance_refund(&settled).await?, "refund")?;
+    append(unit.outbox(), &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    if result == RefundResult::Success && !planted(Mutant::PayoutNotBooked) {
+        unit.post(&paid_out(&settled, order, announcer)).await?;
+    }
+    // The refund of a payment that came late moves no order.
+    if order.refund == Some(settled.id) {
+        let action = match result {
+            RefundResult::Success => OrderAction::Refund { refund: settled.id, amount: settled.amount },
+            RefundResult::Failed => OrderAction::AbandonRefund { refund: settled.id },
+        };
+        transition::apply(unit, order, &action, actor, announcer, 1).await?;
+    }
+    Ok(Some(settled))
+}
+
+/// The money that went back, in the ledger; nothing if it was none.
+pub(crate) fn paid_out(refund: &Refund, order: &Order, announcer: &Announcer) -> Vec<Posting> {
+    let amount = refund.amount.minor();
+    if amount == 0 {
+        return Vec::new();
+    }
+    vec![Posting {
+        operation: AssetOperation {
+            tenant: refund.tenant,
+            key: OperationKey::payout(refund.id),
+            asset: Asset::Cash,
+            kind: OperationKind::Payout,
+            user: order.buyer,
+            order: Some(order.id),
+            refund: Some(refund.id),
+            coupon: None,
+            amount,
+            balance_after: None,
+            event_id: announcer.first_id().cloned(),
+            trace_id: Some(announcer.trace_id().to_owned()),
+            at: announcer.now,
+        },
+        entries: vec![Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)],
+    }]
+}

@@ -1,0 +1,103 @@
+//! One step of an order, within a unit of work: shared by the use cases, the consumers and the jobs.
+
+use handover_domain::{
+    AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, OrderStatus, ProductAction,
+};
+use handover_events::{AggregateRef, TenantId};
+
+use super::{UseCaseError, one_row};
+use crate::app::Announcer;
+use crate::idempotency::{Effect, with_answer};
+use crate::mutants::{Mutant, planted};
+use crate::ports::Work;
+use crate::{Actor, App, CommandContext};
+use handover_events::Trace;
+use handover_outbox::append;
+use handover_outbox::ports::{OutboxQueries, OutboxRow, StoreError};
+
+/// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
+/// from the `skip`th on.
+pub(crate) async fn apply(
+    unit: &mut Work,
+    order: &Order,
+    action: &OrderAction,
+    actor: OrderActor,
+    announcer: &Announcer,
+    skip: usize,
+) -> Result<Order, UseCaseError> {
+    let unheeding;
+    let order = if order.refund.is_some()
+        && matches!(action, OrderAction::Ship(_))
+        && planted(Mutant::ShipWhileRefunding)
+    {
+        unheeding = Order { refund: None, ..order.clone() };
+        &unheeding
+    } else {
+        order
+    };
+    let (after, events) = order.apply(action, actor, announcer.now)?;
+    one_row(unit.advance_order(&after).await?, "order")?;
+    if after.status.frees_product() && !planted(Mutant::ProductNotReleased) {
+        let product = unit
+            .product_by_id(order.tenant, order.product)
+            .await?
+            .ok_or(UseCaseError::NotFound { what: "product" })?;
+        let freed = product.apply(ProductAction::Release, announcer.now)?;
+        one_row(unit.advance_product(&freed).await?, "product")?;
+    }
+    if after.status == OrderStatus::Completed && planted(Mutant::EventForgotten) {
+        return Ok(after);
+    }
+    append(unit.outbox(), &announcer.rows(skip, after.tenant, after.version, &events)).await?;
+    Ok(after)
+}
+
+/// The trace of the request that placed the order, for jobs that go on with the order by themselves; `None` if its event is
+/// not in the outbox.
+pub(crate) async fn trace_of_order(
+    unit: &mut Work,
+    tenant: TenantId,
+    order: OrderId,
+) -> Result<Option<Trace>, StoreError> {
+    let aggregate = AggregateRef { tenant, kind: AggregateType::Order.as_str().to_owned(), id: order.get() };
+    let rows = unit.outbox().outbox_about(std::slice::from_ref(&aggregate)).await?;
+    let placed = rows.iter().find(|row| row.event_type == EventType::OrderCreated.as_str());
+    Ok(placed.map(OutboxRow::trace))
+}
+
+/// A step that a party of the order asks for, in a unit of work of its own. Strangers find no order.
+pub(super) async fn by_party(
+    app: &App,
+    context: &CommandContext,
+    id: OrderId,
+    action: OrderAction,
+) -> Result<Order, UseCaseError> {
+    let Actor::User { id: user, .. } = context.actor else {
+        return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
+    };
+    let tenant = context.tenant;
+    let announcer = app.announcer(context, 1);
+    with_answer(app, context, Effect::Moves, move |unit, attempt| {
+        let (action, announcer) = (action.clone(), announcer.clone());
+        Box::pin(async move {
+            let order = unit
+                .order_of_party(tenant, id, user)
+                .await?
+                .ok_or(UseCaseError::NotFound { what: "order" })?;
+            if attempt.may_have_happened()
+                && happened(unit, &announcer).await?
+                && !planted(Mutant::RetryAfterUnknownDecidesAgain)
+            {
+                return Ok(order);
+            }
+            apply(unit, &order, &action, order.party(user), &announcer, 0).await
+        })
+    })
+    .await
+}
+
+/// Whether the command was committed by an earlier attempt: then its first event is in the outbox.
+pub(super) async fn happened(unit: &mut Work, announcer: &Announcer) -> Result<bool, UseCaseError> {
+    let Some(id) = announcer.first_id() else { return Ok(false) };
+    Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
+}

@@ -1,0 +1,147 @@
+//! The events of an order, in every order in which they could come to a handler: the same balances, or parked.
+
+use std::collections::BTreeMap;
+
+use handover_application::use_cases::*;
+use handover_domain::*;
+use handover_events::*;
+use handover_outbox::ports::OutboxRow;
+
+use super::market::{Market, With, buyer, operator, points};
+use crate::support::{BUYER, TENANT, by};
+use handover_application::use_cases::operations::{Gift, give};
+
+/// Every order of these.
+fn orders_of<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    if items.len() <= 1 {
+        return vec![items.to_vec()];
+    }
+    let mut orders = Vec::new();
+    for (at, first) in items.iter().enumerate() {
+        let mut rest = items.to_vec();
+        rest.remove(at);
+        for mut order in orders_of(&rest) {
+            order.insert(0, first.clone());
+            orders.push(order);
+        }
+    }
+    orders
+}
+
+/// An order that names everything, and its four events; one of them, the cancellation, never happened to it.
+async fn told(market: &Market) -> (Order, Vec<OutboxRow>) {
+    market.deposit(5_000).await;
+    give(market.app(), &operator(), buyer(), Gift::Grant(points(300)), None).await.unwrap();
+    let coupon = market.coupon(1_000).await;
+    let order = market.order(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let cancelled = {
+        let other = market.order(With::default()).await;
+        cancel_order(market.app(), &by(BUYER), other.id).await.unwrap();
+        let rows = market.world.rows().await;
+        let row = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap().clone();
+        let payload = row.payload.replace(&other.id.to_string(), &order.id.to_string());
+        OutboxRow { payload, aggregate: AggregateRef { id: order.id.get(), ..row.aggregate }, ..row }
+    };
+    // Paid and paid back, as its rows would say, without any consumer having looked.
+    let (paid, events) = order.apply(&OrderAction::Pay, OrderActor::Gateway, market.world.now()).unwrap();
+    let refund: RefundId = 1.try_into().unwrap();
+    let (begun, _) =
+        paid.apply(&OrderAction::BeginRefund { refund }, OrderActor::Buyer, market.world.now()).unwrap();
+    let amount = order.payable;
+    let back = OrderAction::Refund { refund, amount };
+    let (refunded, more) = begun.apply(&back, OrderActor::Gateway, market.world.now()).unwrap();
+    let mut unit = handover_outbox::ports::Store::begin(&market.world.store).await.unwrap();
+    for step in [&paid, &begun, &refunded] {
+        assert_eq!(unit.advance_order(step).await.unwrap(), handover_outbox::ports::Changed::One);
+    }
+    unit.commit().await.unwrap();
+    let created =
+        market.world.rows().await.into_iter().find(|row| row.aggregate.id == order.id.get()).unwrap();
+    let of = |event: &EventBody, name: &str| OutboxRow {
+        event_id: name.parse().unwrap(),
+        event_type: event.event_type().as_str().into(),
+        payload: event.to_json(),
+        ..created.clone()
+    };
+    let rows = vec![
+        created.clone(),
+        of(&events[0], "paid"),
+        OutboxRow { event_id: "cancelled".parse().unwrap(), ..cancelled },
+        of(&more[0], "refunded"),
+    ];
+    (refunded, rows)
+}
+
+/// What is left in the end: wallet, points, coupon.
+async fn left(market: &Market, order: &Order) -> ((i64, i64, i64), (i64, i64, i64), CouponStatus) {
+    let coupon = order.assets.coupon.unwrap().id;
+    (market.purse(Purse::Wallet).await, market.purse(Purse::Points).await, market.coupon_status(coupon).await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_order_events_come_in_each_twice_the_balances_end_the_same_or_they_are_parked() {
+    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
+    for asset in Asset::HELD {
+        for turn in orders_of(&[0, 1, 2, 3]) {
+            let market = Market::new().await;
+            let (order, rows) = told(&market).await;
+            let handler = market.keeper(asset).handler;
+            let mut parked = Vec::new();
+            for at in &turn {
+                for _ in 0..2 {
+                    if market.hand(&handler, &rows[*at]).await.is_err() && !parked.contains(at) {
+                        parked.push(*at);
+                    }
+                    market.adds_up().await;
+                }
+            }
+            // A person replays what was parked, in the order in which it happened.
+            parked.sort_unstable();
+            let mut stays = Vec::new();
+            for at in parked {
+                if market.hand(&handler, &rows[at]).await.is_err() {
+                    stays.push(rows[at].event_type.clone());
+                }
+            }
+            market.adds_up().await;
+            assert_eq!(
+                left(&market, &order).await,
+                ((5_000, 0, 0), (300, 0, 0), CouponStatus::Available),
+                "{asset} {turn:?}"
+            );
+            let hold = market.world.view().await.holds_of(TENANT, order.id).await.unwrap();
+            assert!(hold.iter().all(|hold| hold.status != HoldStatus::Frozen), "{asset} {turn:?}: {hold:?}");
+            // Paid and cancelled contradict each other: what comes second is parked for good.
+            assert!(!stays.is_empty(), "{asset} {turn:?}");
+            *outcomes.entry(stays.join(" ")).or_default() += 1;
+        }
+    }
+    assert_eq!(outcomes.values().sum::<usize>(), 3 * 24, "{outcomes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_comes_before_its_lock_leaves_nothing_for_the_lock_to_do() {
+    let market = Market::new().await;
+    market.deposit(5_000).await;
+    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    let rows = market.world.rows().await;
+    let row = |name: &str| rows.iter().find(|row| row.event_type == name).unwrap();
+    let handler = market.keeper(Asset::Wallet).handler;
+    market.hand(&handler, row("ORDER_CANCELLED")).await.unwrap();
+    market.hand(&handler, row("ORDER_CREATED")).await.unwrap();
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    assert_eq!(market.hold_status(order.id, Asset::Wallet).await, Some(HoldStatus::Released));
+    assert_eq!(market.keys(order.id).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_without_a_lock_is_refused_and_moves_nothing() {
+    let market = Market::new().await;
+    let (_, rows) = told(&market).await;
+    for asset in Asset::HELD {
+        let answer = market.hand(&market.keeper(asset).handler, &rows[1]).await;
+        assert!(answer.as_ref().is_err_and(|why| why.contains("no lock")), "{asset}: {answer:?}");
+    }
+    assert_eq!(market.purse(Purse::Points).await, (300, 0, 0), "nothing is earned either");
+}

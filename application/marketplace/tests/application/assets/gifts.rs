@@ -1,0 +1,84 @@
+//! What operators give.
+
+use handover_application::CommandContext;
+use handover_application::idempotency::{Begun, KeyedRequest, begin};
+use handover_application::ports::RequestScope;
+use handover_application::use_cases::UseCaseError;
+use handover_application::use_cases::operations::{Gift, give};
+use handover_domain::*;
+use handover_outbox::ports::AuditFilter;
+
+use super::market::{Market, buyer, operator, points};
+use crate::support::{BUYER, CommitFault, TENANT, by, money};
+
+#[tokio::test(start_paused = true)]
+async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result() {
+    let market = Market::new().await;
+    let scope = RequestScope {
+        tenant: TENANT,
+        user: operator().user().unwrap(),
+        route: "POST /gifts".into(),
+        key: "may-2026".into(),
+    };
+    let asked = KeyedRequest { scope, body_hash: String::new(), trace_id: "t".into() };
+    let Begun::First(ticket) = begin(market.app(), asked, |_| Ok("null".into())).await.unwrap() else {
+        panic!("it never came before");
+    };
+    let context = CommandContext { idempotency: Some(ticket), ..operator() };
+    let first = give(market.app(), &context, buyer(), Gift::Deposit(money(500)), None).await.unwrap();
+    let again = give(market.app(), &context, buyer(), Gift::Deposit(money(500)), None).await.unwrap();
+    assert_eq!(again, first);
+    assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
+    let other = give(market.app(), &context, buyer(), Gift::Deposit(money(501)), None).await;
+    assert!(matches!(other, Err(UseCaseError::KeyTaken)), "{other:?}");
+    let another_user = 11.try_into().unwrap();
+    give(market.app(), &context, another_user, Gift::Deposit(money(501)), None).await.unwrap();
+    assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_operators_give_and_every_gift_is_in_the_audit_log() {
+    let market = Market::new().await;
+    let answer = give(market.app(), &by(BUYER), buyer(), Gift::Grant(points(5)), None).await;
+    assert!(matches!(answer, Err(UseCaseError::NotAllowed { .. })), "{answer:?}");
+    market.grant(5).await;
+    market.coupon(100).await;
+    let entries =
+        market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let actions: Vec<String> = entries.into_iter().map(|entry| entry.effect.action).collect();
+    assert_eq!(actions, ["coupon.issue", "points.grant"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gift_is_in_the_audit_log_once_whatever_its_commit_meets() {
+    for faults in
+        [&[CommitFault::AnswerLost][..], &[CommitFault::Lost], &[CommitFault::Lost, CommitFault::AnswerLost]]
+    {
+        let market = Market::new().await;
+        market.grant(1).await;
+        market.coupon(100).await;
+        for action in ["points.grant", "coupon.issue"] {
+            market.process.faults.next_commits(faults.iter().copied());
+            match action {
+                "points.grant" => market.grant(5).await,
+                _ => drop(market.coupon(200).await),
+            }
+            let log = market
+                .world
+                .view()
+                .await
+                .outbox_view()
+                .audit_page(&AuditFilter::default(), None, 10)
+                .await
+                .unwrap();
+            let told: Vec<u64> = log
+                .iter()
+                .filter(|entry| entry.effect.action == action)
+                .map(|entry| entry.effect.changed)
+                .collect();
+            assert_eq!(told, [1, 1], "{action} {faults:?}");
+        }
+        market.adds_up().await;
+    }
+}

@@ -1,0 +1,231 @@
+//! A marketplace whose buyers have something in their purses, and whose asset consumers run.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use handover_application::handlers::standard;
+use handover_application::ports::*;
+use handover_application::use_cases::operations::*;
+use handover_application::use_cases::*;
+use handover_application::*;
+use handover_domain::*;
+use handover_outbox::consumers::{Event, Handler, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::*;
+
+use crate::support::{BUYER, Process, SELLER, TENANT, World, by, gateway, millis, money, pass, secs};
+
+pub(crate) const OPERATOR: i64 = 9;
+
+pub(crate) fn operator() -> CommandContext {
+    let actor = Actor::User { id: OPERATOR.try_into().unwrap(), roles: vec![Role::User, Role::Operator] };
+    CommandContext { actor, ..by(OPERATOR) }
+}
+
+pub(crate) fn buyer() -> UserId {
+    BUYER.try_into().unwrap()
+}
+
+pub(crate) fn points(number: i64) -> Points {
+    number.try_into().unwrap()
+}
+
+/// What an order is to be paid with beside money.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct With {
+    pub(crate) coupon: Option<CouponId>,
+    pub(crate) wallet: i64,
+    pub(crate) points: i64,
+}
+
+/// A gateway that takes every request and remembers it.
+#[derive(Default)]
+pub(crate) struct Tills {
+    pub(crate) asked: Mutex<Vec<RefundRequest>>,
+    /// How many of the next requests it does not answer.
+    pub(crate) away: Mutex<u32>,
+    /// How many of the next requests it takes and never answers.
+    pub(crate) hanging: Mutex<u32>,
+}
+
+#[async_trait]
+impl Gateway for Tills {
+    async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
+        self.asked.lock().unwrap().push(request.clone());
+        let hangs = self.hanging.lock().unwrap().checked_sub(1);
+        if let Some(left) = hangs {
+            *self.hanging.lock().unwrap() = left;
+            std::future::pending::<()>().await;
+        }
+        let mut away = self.away.lock().unwrap();
+        if *away > 0 {
+            *away -= 1;
+            return Err(GatewayError::Unavailable("no answer".into()));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct Market {
+    pub(crate) world: World,
+    pub(crate) process: Process,
+    pub(crate) tills: Arc<Tills>,
+}
+
+impl Market {
+    /// A marketplace on which nothing runs by itself.
+    pub(crate) async fn new() -> Market {
+        let world = World::with_timeout(secs(900)).await;
+        let mut process = world.process();
+        let tills = Arc::new(Tills::default());
+        process.app = process.app.clone().with_gateway(tills.clone());
+        Market { world, process, tills }
+    }
+
+    /// One whose relay and consumers run.
+    pub(crate) async fn open() -> Market {
+        let market = Market::new().await;
+        market.runs().await;
+        market
+    }
+
+    /// From now on relay and consumers run.
+    pub(crate) async fn runs(&self) {
+        self.process.start_relay("relay", RelaySettings::default());
+        for subscriber in standard(self.app()) {
+            self.process.start_consumer(&subscriber, ConsumerSettings::default()).await;
+        }
+    }
+
+    pub(crate) fn app(&self) -> &App {
+        &self.process.app
+    }
+
+    pub(crate) async fn deposit(&self, minor: i64) {
+        give(self.app(), &operator(), buyer(), Gift::Deposit(money(minor)), None).await.unwrap();
+    }
+
+    pub(crate) async fn grant(&self, number: i64) {
+        give(self.app(), &operator(), buyer(), Gift::Grant(points(number)), None).await.unwrap();
+    }
+
+    pub(crate) async fn coupon(&self, discount: i64) -> CouponId {
+        let command = IssueCoupon {
+            user: buyer(),
+            discount: money(discount),
+            min_spend: money(1_000),
+            expires_at: self.world.now() + chrono::TimeDelta::days(30),
+            reason: None,
+        };
+        issue_coupon(self.app(), &operator(), command).await.unwrap().id
+    }
+
+    pub(crate) async fn try_order(&self, with: With) -> Result<Order, UseCaseError> {
+        let product = self.process.listed().await.id;
+        let command = PlaceOrder {
+            product,
+            coupon: with.coupon,
+            wallet: money(with.wallet),
+            points: points(with.points),
+        };
+        place_order(self.app(), &by(BUYER), command).await
+    }
+
+    pub(crate) async fn order(&self, with: With) -> Order {
+        self.try_order(with).await.unwrap()
+    }
+
+    /// An order whose assets are locked.
+    pub(crate) async fn locked(&self, with: With) -> Order {
+        let order = self.order(with).await;
+        self.settle_down().await;
+        order
+    }
+
+    pub(crate) async fn paid(&self, with: With) -> Order {
+        let order = self.locked(with).await;
+        let payment = self.process.started_payment(order.id).await;
+        if payment.status == PaymentStatus::Processing {
+            self.process.settle(&payment, PaymentResult::Success).await.unwrap();
+        }
+        self.settle_down().await;
+        self.world.order(order.id).await
+    }
+
+    pub(crate) async fn refund(&self, order: &Order) -> Refund {
+        let command = RequestRefund { order: order.id, reason: "too small".into() };
+        request_refund(self.app(), &by(BUYER), command).await.unwrap()
+    }
+
+    pub(crate) async fn report(&self, refund: &Refund, result: RefundResult) -> Result<Refund, UseCaseError> {
+        settle_refund(self.app(), &gateway(), SettleRefund { refund: refund.id, result }).await
+    }
+
+    /// Everything that is on its way arrives.
+    pub(crate) async fn settle_down(&self) {
+        pass(millis(500)).await;
+    }
+
+    /// Available, frozen, owed.
+    pub(crate) async fn purse(&self, purse: Purse) -> (i64, i64, i64) {
+        let balance = self.world.view().await.balance_of(TENANT, buyer(), purse).await.unwrap();
+        balance.map_or((0, 0, 0), |balance| (balance.available, balance.frozen, balance.debt))
+    }
+
+    pub(crate) async fn hold(&self, order: OrderId, asset: Asset) -> Option<Hold> {
+        let holds = self.world.view().await.holds_of(TENANT, order).await.unwrap();
+        holds.into_iter().find(|hold| hold.asset == asset)
+    }
+
+    pub(crate) async fn hold_status(&self, order: OrderId, asset: Asset) -> Option<HoldStatus> {
+        self.hold(order, asset).await.map(|hold| hold.status)
+    }
+
+    pub(crate) async fn coupon_status(&self, id: CouponId) -> CouponStatus {
+        self.world.view().await.coupon_by_id(TENANT, id).await.unwrap().unwrap().status
+    }
+
+    /// The keys of what was done for an order, in order.
+    pub(crate) async fn keys(&self, order: OrderId) -> Vec<String> {
+        let operations = self.world.view().await.operations_of(TENANT, order).await.unwrap();
+        operations.into_iter().map(|operation| operation.key.to_string()).collect()
+    }
+
+    /// Nothing was lost and nothing came from nowhere: every account is in the ledger, and all of them sum to zero.
+    pub(crate) async fn adds_up(&self) {
+        let mut view = self.world.view().await;
+        assert_eq!(view.ledger_flaws(None, 10).await.unwrap(), []);
+        for asset in [Asset::Wallet, Asset::Points] {
+            let totals = view.account_totals(None).await.unwrap();
+            let sum: i64 = totals.iter().filter(|it| it.account.asset() == asset).map(|it| it.total).sum();
+            assert_eq!(sum, 0, "{asset}: {totals:?}");
+        }
+    }
+
+    pub(crate) async fn total(&self, account: Account) -> i64 {
+        let totals = self.world.view().await.account_totals(Some(TENANT)).await.unwrap();
+        totals.into_iter().find(|total| total.account == account).map_or(0, |total| total.total)
+    }
+
+    pub(crate) fn keeper(&self, asset: Asset) -> Subscriber<Work> {
+        let name = asset.as_str();
+        standard(self.app()).into_iter().find(|it| it.handler.name() == name).unwrap()
+    }
+
+    /// Hands events to a consumer's handler as they come, each in a unit of its own, without the gate.
+    pub(crate) async fn hand(
+        &self,
+        handler: &Arc<dyn Handler<Work>>,
+        row: &OutboxRow,
+    ) -> Result<String, String> {
+        let mut unit = self.world.store.begin().await.unwrap();
+        let event = Event::of(row).unwrap();
+        let applied = handler.apply(unit.as_mut(), &[event]).await.map_err(|error| error.to_string())?;
+        unit.commit().await.unwrap();
+        Ok(applied.into_iter().filter_map(|it| it.result).collect())
+    }
+
+    pub(crate) fn seller() -> CommandContext {
+        by(SELLER)
+    }
+}

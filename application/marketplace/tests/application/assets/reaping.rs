@@ -1,0 +1,105 @@
+//! The reaper of locks that nobody ended.
+
+use handover_application::ConsistencySettings;
+use handover_application::jobs::{LockTimeoutReaper, Reaped};
+use handover_application::use_cases::*;
+use handover_domain::*;
+use handover_events::*;
+use handover_outbox::ports::OutboxRow;
+
+use super::market::{Market, With};
+use crate::support::{BUYER, by, pass, secs};
+
+fn reaper(market: &Market) -> LockTimeoutReaper {
+    LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default())
+}
+
+/// A marketplace on which one order has its wallet amount locked and nothing else runs.
+async fn held() -> (Market, Order) {
+    let market = Market::new().await;
+    market.deposit(5_000).await;
+    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    let created = market.world.rows().await.remove(0);
+    market.hand(&market.keeper(Asset::Wallet).handler, &created).await.unwrap();
+    assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
+    (market, order)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_a_cancelled_order_is_released_once_it_is_old_enough_and_once() {
+    let (market, order) = held().await;
+    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    pass(secs(29 * 60)).await;
+    assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default());
+    pass(secs(60)).await;
+    let (one, two) = (reaper(&market), reaper(&market));
+    let (one, two) = tokio::join!(one.reap(), two.reap());
+    assert_eq!(one.unwrap().released + two.unwrap().released, 1);
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    assert_eq!(market.hold_status(order.id, Asset::Wallet).await, Some(HoldStatus::Released));
+    assert!(market.keys(order.id).await.contains(&format!("wallet:{}:release", order.id)));
+    // The event that should have released it comes after all.
+    let cancelled = market.world.rows().await.pop().unwrap();
+    market.hand(&market.keeper(Asset::Wallet).handler, &cancelled).await.unwrap();
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_order_whose_lock_is_that_old_is_closed_first() {
+    let (market, order) = held().await;
+    pass(secs(30 * 60)).await;
+    let reaped = reaper(&market).reap().await.unwrap();
+    assert_eq!((reaped.released, reaped.closed), (1, 1));
+    let order = market.world.order(order.id).await;
+    assert_eq!((order.status, order.cancel_reason), (OrderStatus::Cancelled, Some(CancelReason::Timeout)));
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_again() {
+    let (market, order) = held().await;
+    let payment = market.process.started_payment(order.id).await;
+    market.process.settle(&payment, PaymentResult::Success).await.unwrap();
+    let paid = market.world.rows().await.into_iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
+    market.world.pretend_sent(&[paid.event_id.as_str()]).await;
+    pass(secs(3_600)).await;
+    let reaped = reaper(&market).reap().await.unwrap();
+    assert_eq!((reaped.released, reaped.sent_again), (0, 1));
+    assert_eq!(market.world.status(paid.event_id.as_str()).await, OutboxStatus::Retry);
+    assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
+    assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default(), "it is on its way");
+}
+
+/// What somebody inserted by hand is older than the event, and can never end a lock.
+#[tokio::test(start_paused = true)]
+async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
+    let (market, order) = held().await;
+    let said = EventBody::OrderPaid(OrderPaid {
+        order: order.facts(),
+        pay_time: market.world.now(),
+        amount: Money::from_minor(1).unwrap(),
+        product: order.product,
+    });
+    market.process.commit(vec![market.world.event("by-hand", 0, &said)]).await;
+    let payment = market.process.started_payment(order.id).await;
+    market.process.settle(&payment, PaymentResult::Success).await.unwrap();
+    let rows = market.world.rows().await;
+    let is_real = |row: &&OutboxRow| row.event_type == "ORDER_PAID" && row.event_id.as_str() != "by-hand";
+    let paid = rows.iter().find(is_real).unwrap().event_id.as_str();
+    market.world.pretend_sent(&["by-hand", paid]).await;
+    pass(secs(3_600)).await;
+    assert_eq!(reaper(&market).reap().await.unwrap().sent_again, 1);
+    assert_eq!(market.world.status(paid).await, OutboxStatus::Retry);
+    assert_eq!(market.world.status("by-hand").await, OutboxStatus::Sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn coupons_whose_time_is_over_are_written_down_as_expired() {
+    let market = Market::new().await;
+    let coupon = market.coupon(100).await;
+    pass(secs(31 * 24 * 3_600)).await;
+    assert_eq!(reaper(&market).reap().await.unwrap().expired, 1);
+    assert_eq!(market.coupon_status(coupon).await, CouponStatus::Expired);
+    assert_eq!(reaper(&market).reap().await.unwrap().expired, 0);
+}

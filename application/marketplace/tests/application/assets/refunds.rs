@@ -1,0 +1,165 @@
+//! Paying back: asked for by buyers and operators, settled by the gateway's report, once.
+
+use handover_application::use_cases::*;
+use handover_domain::*;
+use handover_outbox::MASK;
+use handover_outbox::ports::AuditFilter;
+
+use super::market::{Market, With, operator};
+use crate::support::{BUYER, TENANT, by, money};
+
+fn shipment() -> Shipment {
+    Shipment::new("SF".into(), "SF-1".into()).unwrap()
+}
+
+fn asked(order: OrderId) -> RequestRefund {
+    RequestRefund { order, reason: "too small".into() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_gives_back_money_wallet_points_and_coupon_and_takes_back_what_was_earned() {
+    let market = Market::open().await;
+    market.deposit(5_000).await;
+    market.grant(300).await;
+    let coupon = market.coupon(1_000).await;
+    let order = market.paid(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let refund = market.refund(&order).await;
+    assert_eq!((refund.status, refund.amount), (RefundStatus::Processing, money(5_700)));
+    market.report(&refund, RefundResult::Success).await.unwrap();
+    market.settle_down().await;
+    let order = market.world.order(order.id).await;
+    assert_eq!((order.status, order.refund), (OrderStatus::Refunded, Some(refund.id)));
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    assert_eq!(market.purse(Purse::Points).await, (300, 0, 0));
+    assert_eq!(market.coupon_status(coupon).await, CouponStatus::Available);
+    assert_eq!(market.world.product(order.product).await.status, ProductStatus::OnSale);
+    assert_eq!((market.total(Account::Platform).await, market.total(Account::Gateway).await), (0, -5_000));
+    let types: Vec<String> = market.world.rows().await.into_iter().map(|row| row.event_type).collect();
+    for name in ["REFUND_SUCCEEDED", "ORDER_REFUNDED"] {
+        assert_eq!(types.iter().filter(|it| *it == name).count(), 1, "{name}");
+    }
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn points_that_were_spent_before_they_are_taken_back_become_a_debt_that_is_paid_first() {
+    let market = Market::open().await;
+    let first = market.paid(With::default()).await;
+    assert_eq!(market.purse(Purse::Points).await, (88, 0, 0));
+    let second = market.paid(With { points: 80, ..With::default() }).await;
+    assert_eq!(market.purse(Purse::Points).await, (8 + 87, 0, 0));
+    let third = market.paid(With { points: 95, ..With::default() }).await;
+    assert_eq!(market.purse(Purse::Points).await, (87, 0, 0));
+    for order in [&first, &second] {
+        let refund = market.refund(order).await;
+        market.report(&refund, RefundResult::Success).await.unwrap();
+        market.settle_down().await;
+    }
+    // 87 - 88 for the first, then 80 back and 87 taken for the second: 8 are owed.
+    assert_eq!(market.purse(Purse::Points).await, (0, 0, 8));
+    market.adds_up().await;
+    market.grant(10).await;
+    assert_eq!(market.purse(Purse::Points).await, (2, 0, 0));
+    assert_eq!(market.world.order(third.id).await.status, OrderStatus::Paid);
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_being_paid_back_is_not_shipped_and_one_that_is_shipped_is_not_paid_back() {
+    let market = Market::open().await;
+    let order = market.paid(With::default()).await;
+    let refund = market.refund(&order).await;
+    let answer = ship_order(market.app(), &Market::seller(), order.id, shipment()).await;
+    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::Refunding { .. }))), "{answer:?}");
+    market.report(&refund, RefundResult::Failed).await.unwrap();
+    let order = market.world.order(order.id).await;
+    assert_eq!((order.status, order.refund), (OrderStatus::Paid, None));
+    ship_order(market.app(), &Market::seller(), order.id, shipment()).await.unwrap();
+    let answer = request_refund(market.app(), &by(BUYER), asked(order.id)).await;
+    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn asked_for_twice_it_is_one_refund_and_after_a_failure_it_is_another() {
+    let market = Market::open().await;
+    let order = market.paid(With::default()).await;
+    let first = market.refund(&order).await;
+    let again = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
+    // What the buyer wrote is for no operator.
+    assert_eq!(again, Refund { reason: MASK.to_owned(), ..first.clone() });
+    market.report(&first, RefundResult::Failed).await.unwrap();
+    let second = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
+    assert_ne!(second.id, first.id);
+    assert_eq!((second.cause, second.status), (RefundCause::Operator, RefundStatus::Processing));
+    // What an operator begins is in the audit log; what was begun already is not begun again.
+    let entries =
+        market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
+    let refunds: Vec<_> = entries.iter().filter(|entry| entry.effect.action == "refund.request").collect();
+    let [entry, nothing] = refunds.as_slice() else { panic!("{entries:?}") };
+    assert_eq!((entry.effect.changed, nothing.effect.changed), (1, 0));
+    assert_eq!(entry.effect.selection, format!(r#"{{"orderId":{}}}"#, order.id));
+    assert_eq!(entry.effect.reason.as_deref(), Some(asked(order.id).reason.as_str()));
+    market.report(&second, RefundResult::Success).await.unwrap();
+    assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_report_again_changes_nothing_and_the_opposite_one_is_refused() {
+    let market = Market::open().await;
+    let order = market.paid(With::default()).await;
+    let refund = market.refund(&order).await;
+    let settled = market.report(&refund, RefundResult::Success).await.unwrap();
+    let rows = market.world.rows().await.len();
+    assert_eq!(market.report(&refund, RefundResult::Success).await.unwrap(), settled);
+    assert_eq!(market.world.rows().await.len(), rows);
+    let answer = market.report(&refund, RefundResult::Failed).await;
+    assert!(matches!(answer, Err(UseCaseError::Refund(RefundRefusal::AlreadySettled { .. }))), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sellers_and_strangers_ask_for_no_refund() {
+    let market = Market::open().await;
+    let order = market.paid(With::default()).await;
+    let seller = request_refund(market.app(), &Market::seller(), asked(order.id)).await;
+    assert!(matches!(seller, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))), "{seller:?}");
+    let stranger = request_refund(market.app(), &by(77), asked(order.id)).await;
+    assert!(matches!(stranger, Err(UseCaseError::NotFound { what: "order" })), "{stranger:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payment_that_comes_after_the_cancellation_is_paid_back_once() {
+    let market = Market::open().await;
+    let order = market.locked(With::default()).await;
+    let payment = market.process.started_payment(order.id).await;
+    cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
+    for _ in 0..2 {
+        let settled = market.process.settle(&payment, PaymentResult::Success).await.unwrap();
+        assert!(settled.refund_due);
+    }
+    let refunds = market.world.view().await.refunds_of(TENANT, order.id).await.unwrap();
+    let [refund] = refunds.as_slice() else { panic!("{refunds:?}") };
+    assert_eq!((refund.cause, refund.amount), (RefundCause::LatePayment, payment.amount));
+    market.report(refund, RefundResult::Failed).await.unwrap();
+    let again = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
+    assert_eq!((again.payment, again.amount), (payment.id, payment.amount));
+    market.report(&again, RefundResult::Success).await.unwrap();
+    assert_eq!(market.world.order(order.id).await.status, OrderStatus::Cancelled);
+    let answer = request_refund(market.app(), &operator(), asked(order.id)).await;
+    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{answer:?}");
+    assert_eq!(market.total(Account::Gateway).await, 0);
+    market.adds_up().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_was_paid_in_money_the_refund_is_done_at_once() {
+    let market = Market::open().await;
+    market.deposit(8_850).await;
+    let order = market.paid(With { wallet: 8_850, ..With::default() }).await;
+    let refund = market.refund(&order).await;
+    assert_eq!((refund.status, refund.amount), (RefundStatus::Success, Money::ZERO));
+    market.settle_down().await;
+    assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
+    assert_eq!(market.purse(Purse::Wallet).await, (8_850, 0, 0));
+    market.adds_up().await;
+}

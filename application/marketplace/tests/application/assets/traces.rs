@@ -1,0 +1,172 @@
+//! What callbacks and jobs cause is in the trace of the request that began it.
+
+use handover_application::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
+use handover_application::use_cases::*;
+use handover_application::{CommandContext, ConsistencySettings, RefundSettings, TimeoutSettings};
+use handover_domain::*;
+use handover_events::Trace;
+use handover_outbox::ports::OutboxRow;
+
+use super::market::Market;
+use crate::support::{BUYER, SELLER, by, gateway, money, pass, report, secs};
+
+/// The trace of a request, with a W3C trace of its own.
+fn trace(name: &str) -> Trace {
+    let w3c: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    Trace { trace_id: name.to_owned(), traceparent: Some(format!("00-{w3c:0<32}-00000000000000aa-01")) }
+}
+
+fn traced(context: CommandContext, name: &str) -> CommandContext {
+    CommandContext { trace: trace(name), ..context }
+}
+
+async fn placed(market: &Market) -> Order {
+    let product = market.process.listed().await.id;
+    place_order(market.app(), &traced(by(BUYER), "place"), PlaceOrder::of(product)).await.unwrap()
+}
+
+async fn started(market: &Market, order: &Order) -> Payment {
+    let command = StartPayment { order: order.id, method: "card".into() };
+    start_payment(market.app(), &traced(by(BUYER), "pay"), command).await.unwrap()
+}
+
+/// The gateway reports about the payment in a trace of its own.
+async fn settled(market: &Market, payment: &Payment) -> Payment {
+    let reported = report(payment, PaymentResult::Success);
+    settle_payment(market.app(), &traced(gateway(), "payment-callback"), reported).await.unwrap()
+}
+
+async fn sweep(market: &Market) {
+    pass(market.world.pending_timeout + secs(1)).await;
+    let sweep = TimeoutSweep::new(market.app().clone(), TimeoutSettings::default());
+    assert_eq!(sweep.sweep().await.unwrap(), 1);
+}
+
+async fn repair(market: &Market) -> u64 {
+    // Its window ends before now.
+    pass(secs(1)).await;
+    let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
+    ConsistencyRepair::new(market.app().clone(), settings).repair().await.unwrap()
+}
+
+async fn row(market: &Market, event_type: EventType) -> OutboxRow {
+    let mut rows = market.world.rows().await;
+    rows.retain(|row| row.event_type == event_type.as_str());
+    assert_eq!(rows.len(), 1, "{event_type}");
+    rows.remove(0)
+}
+
+async fn trace_of(market: &Market, event_type: EventType) -> Trace {
+    row(market, event_type).await.trace()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_payment_callback_causes_is_in_the_trace_of_who_paid() {
+    let market = Market::new().await;
+    let order = placed(&market).await;
+    let payment = started(&market, &order).await;
+    settled(&market, &payment).await;
+    for event_type in [EventType::PaymentSucceeded, EventType::OrderPaid] {
+        assert_eq!(trace_of(&market, event_type).await, trace("pay"), "{event_type}");
+    }
+    let operations = market.world.view().await.operations_of(order.tenant, order.id).await.unwrap();
+    assert_eq!(operations[0].trace_id.as_deref(), Some("pay"), "the ledger says the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_is_in_the_trace_of_who_asked_for_it_at_the_gateway_and_in_its_events() {
+    let market = Market::new().await;
+    let order = placed(&market).await;
+    let payment = started(&market, &order).await;
+    settled(&market, &payment).await;
+    let command = RequestRefund { order: order.id, reason: "too small".into() };
+    let refund = request_refund(market.app(), &traced(by(BUYER), "refund"), command).await.unwrap();
+    let dispatcher = RefundDispatcher::new(market.app().clone(), RefundSettings::default());
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+    assert_eq!(market.tills.asked.lock().unwrap()[0].trace, trace("refund"));
+    let command = SettleRefund { refund: refund.id, result: RefundResult::Success };
+    settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
+    for event_type in [EventType::RefundSucceeded, EventType::OrderRefunded] {
+        assert_eq!(trace_of(&market, event_type).await, trace("refund"), "{event_type}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_sweep_closes_is_in_the_trace_of_the_order_and_its_late_payment_in_that_of_who_paid() {
+    let market = Market::new().await;
+    let order = placed(&market).await;
+    let payment = started(&market, &order).await;
+    sweep(&market).await;
+    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, trace("place"));
+    assert!(settled(&market, &payment).await.refund_due);
+    let refunds = market.world.view().await.refunds_of(order.tenant, order.id).await.unwrap();
+    assert_eq!(refunds[0].trace, Some(trace("pay")));
+    let command = SettleRefund { refund: refunds[0].id, result: RefundResult::Failed };
+    settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
+    assert_eq!(trace_of(&market, EventType::RefundFailed).await, trace("pay"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sweep_has_a_trace_of_its_own_where_the_event_of_the_order_is_lost() {
+    let market = Market::new().await;
+    let order = placed(&market).await;
+    let created = row(&market, EventType::OrderCreated).await.event_id;
+    market.world.pretend_sent(&[created.as_str()]).await;
+    assert!(market.world.store.lose_event(&created));
+    sweep(&market).await;
+    let own = Trace { trace_id: format!("sweep-{}", order.id), traceparent: None };
+    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, own);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_reaper_closes_and_releases_is_in_the_trace_of_the_order() {
+    let market = Market::new().await;
+    market.deposit(5_000).await;
+    let product = market.process.listed().await.id;
+    let place = PlaceOrder { wallet: money(2_000), ..PlaceOrder::of(product) };
+    let order = place_order(market.app(), &traced(by(BUYER), "place"), place).await.unwrap();
+    let created = row(&market, EventType::OrderCreated).await;
+    market.hand(&market.keeper(Asset::Wallet).handler, &created).await.unwrap();
+    pass(secs(30 * 60)).await;
+    let reaper = LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default());
+    assert_eq!(reaper.reap().await.unwrap().closed, 1);
+    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, trace("place"));
+    let operations = market.world.view().await.operations_of(order.tenant, order.id).await.unwrap();
+    let release = operations.iter().find(|it| it.kind == OperationKind::Release).unwrap();
+    assert_eq!(release.trace_id.as_deref(), Some("place"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_event_is_announced_again_in_the_trace_of_the_request_that_caused_it() {
+    let market = Market::new().await;
+    let order = placed(&market).await;
+    let payment = started(&market, &order).await;
+    settled(&market, &payment).await;
+    let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
+    ship_order(market.app(), &traced(by(SELLER), "ship"), order.id, shipment).await.unwrap();
+    // The events that nobody consumed leave nothing behind but the rows that they are about.
+    for event_type in [EventType::OrderCreated, EventType::OrderPaid, EventType::OrderStatusChanged] {
+        let lost = row(&market, event_type).await.event_id;
+        market.world.pretend_sent(&[lost.as_str()]).await;
+        assert!(market.world.store.lose_event(&lost));
+    }
+    assert_eq!(repair(&market).await, 3);
+    assert_eq!(trace_of(&market, EventType::OrderCreated).await, trace("place"), "as its timeout has it");
+    assert_eq!(trace_of(&market, EventType::OrderPaid).await, trace("pay"));
+    let own = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
+    assert_eq!(trace_of(&market, EventType::OrderStatusChanged).await, own, "its request is not known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_event_that_was_consumed_is_announced_again_in_the_trace_of_the_consume_log() {
+    let market = Market::open().await;
+    let order = placed(&market).await;
+    market.settle_down().await;
+    for event_type in [EventType::OrderCreated, EventType::OrderTimeout] {
+        let lost = row(&market, event_type).await.event_id;
+        assert!(market.world.store.lose_event(&lost));
+    }
+    assert_eq!(repair(&market).await, 2);
+    assert_eq!(trace_of(&market, EventType::OrderCreated).await.trace_id, "place");
+    assert_eq!(market.world.order(order.id).await.status, OrderStatus::Pending);
+}

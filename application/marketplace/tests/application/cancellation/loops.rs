@@ -1,0 +1,157 @@
+//! One window of the relay and one delivery to a consumer, cut at every await.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_application::App;
+use handover_application::handlers::standard;
+use handover_application::ports::*;
+use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
+use handover_domain::Order;
+use handover_events::{ConsumeStatus, OutboxStatus};
+use handover_outbox::consumers::{Consumer, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::relay::Relay;
+use handover_outbox::{ConsumerSettings, RelaySettings, Wake};
+
+use super::world::*;
+use super::{Cut, step, sweep};
+use crate::support::pass;
+
+fn relay(app: &App, wake: &Wake, name: &str) -> Relay {
+    Relay::new(app.outbox.clone(), wake.clone(), RelayId(name.to_owned()), RelaySettings::default())
+}
+
+/// Runs a loop for so many steps and cuts it: its future is dropped, or the process ends under it.
+async fn run_and_cut(app: &App, cut: Cut, polls: usize, work: impl Future<Output = ()> + Send + 'static) {
+    match cut {
+        Cut::CallerGoes => {
+            let mut work: Pin<Box<dyn Future<Output = ()>>> = Box::pin(work);
+            assert!(step(&mut work, polls).await.is_none(), "a loop does not end by itself");
+            drop(work);
+            app.tx.tasks.stop().await;
+        }
+        Cut::ProcessEnds => {
+            drop(app.tx.tasks.spawn(work));
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+            }
+            app.tx.tasks.kill();
+            app.tx.tasks.ended().await;
+        }
+    }
+}
+
+#[test]
+fn a_relays_window_is_settled_whole_or_not_at_all_and_nothing_is_lost() {
+    sweep("a relay's window", async |cut, polls| {
+        let world = World::new().await;
+        let (app, wake) = world.process();
+        // Six events, of which none waits for another: one window, one round.
+        for _ in 0..3 {
+            ordered(&world.process().0).await;
+        }
+        run_and_cut(&app, cut, polls, relay(&app, &wake, "cut").run()).await;
+        let sent = world.rows().await.iter().filter(|row| row.status == OutboxStatus::Sent).count();
+        assert!(sent == 0 || sent == 6, "{cut:?} after {polls}: {sent} of one window are settled");
+        let published = world.depth(INVENTORY_QUEUE).await.0;
+        assert!(published >= sent as u64 / 2, "{cut:?} after {polls}: settled, and not published");
+        // The next one takes over when the lease ends, and publishes what is left.
+        let (next, wake) = world.process();
+        drop(next.tx.tasks.spawn(relay(&next, &wake, "next").run()));
+        pass(Duration::from_secs(8)).await;
+        let rows = world.rows().await;
+        assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent && row.retry_count == 0), "{rows:#?}");
+        let (ready, _) = world.depth(INVENTORY_QUEUE).await;
+        assert!(ready == 3 || (ready == 6 && sent == 0), "{cut:?} after {polls}: {ready} messages");
+        assert_eq!(world.depth(WEBHOOK_QUEUE).await.0, ready);
+        // New events go on at once.
+        ordered(&next).await;
+        pass(Duration::from_secs(6)).await;
+        assert_eq!(world.depth(INVENTORY_QUEUE).await.0, ready + 1);
+        next.tx.tasks.stop().await;
+        sent == 6
+    });
+}
+
+fn fulfillment(app: &App) -> Subscriber<Work> {
+    standard(app).into_iter().find(|it| it.queue == FULFILLMENT_QUEUE).unwrap()
+}
+
+fn consumer(app: &App) -> Consumer {
+    Consumer::new(
+        app.outbox.clone(),
+        fulfillment(app).bind(&app.tx.store),
+        Arc::new(ConsumerSettings::default()),
+    )
+}
+
+/// A paid order whose ORDER_PAID is in the consumer's queue, and its event.
+async fn delivered(world: &World) -> (Order, OutboxRow) {
+    let (app, wake) = world.process();
+    handover_application::service::prepare(&app).await.unwrap();
+    let order = paid(&app).await;
+    drop(app.tx.tasks.spawn(relay(&app, &wake, "before").run()));
+    pass(Duration::from_secs(1)).await;
+    app.tx.tasks.stop().await;
+    let row = world.rows().await.into_iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
+    assert_eq!(world.depth(FULFILLMENT_QUEUE).await, (1, 0));
+    (order, row)
+}
+
+async fn effect_and_log(world: &World, order: &Order, row: &OutboxRow) -> (usize, Option<ConsumeStatus>) {
+    let mut view = world.view().await;
+    let tasks = view.shipment_tasks(TENANT, order.id).await.unwrap();
+    let record = view.outbox_view().consumption("fulfillment", &row.event_id).await.unwrap();
+    (tasks.len(), record.map(|record| record.status))
+}
+
+#[test]
+fn a_delivery_takes_effect_with_its_log_or_not_at_all_and_once_in_the_end() {
+    sweep("a delivery", async |cut, polls| {
+        let world = World::new().await;
+        let (order, row) = delivered(&world).await;
+        let (app, _) = world.process();
+        run_and_cut(&app, cut, polls, consumer(&app).run()).await;
+        let (effects, status) = effect_and_log(&world, &order, &row).await;
+        assert_eq!(effects == 1, status == Some(ConsumeStatus::Success), "{cut:?} after {polls}: {status:?}");
+        let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
+        assert_eq!(unacked, 0, "{cut:?} after {polls}: the end of a subscription returns what it had");
+        assert!(effects == 1 || ready == 1, "{cut:?} after {polls}: acked before anything was committed");
+        finish(&world, &order, &row).await;
+        effects == 1 && ready == 0
+    });
+}
+
+#[test]
+fn a_redelivery_takes_effect_with_its_log_or_not_at_all_and_once_in_the_end() {
+    sweep("a redelivery", async |cut, polls| {
+        let world = World::new().await;
+        let (order, row) = delivered(&world).await;
+        let subscription = world.broker().subscribe(FULFILLMENT_QUEUE, 1.try_into().unwrap()).await.unwrap();
+        assert_eq!(subscription.next().await.unwrap().len(), 1);
+        drop(subscription);
+        let (app, _) = world.process();
+        run_and_cut(&app, cut, polls, consumer(&app).run()).await;
+        let (effects, status) = effect_and_log(&world, &order, &row).await;
+        assert_eq!(effects == 1, status == Some(ConsumeStatus::Success), "{cut:?} after {polls}: {status:?}");
+        let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
+        assert_eq!(unacked, 0);
+        assert!(effects == 1 || ready == 1, "{cut:?} after {polls}: acked before anything was committed");
+        finish(&world, &order, &row).await;
+        effects == 1 && ready == 0
+    });
+}
+
+/// The next process settles what is left, once, also where a counted attempt has to run out first.
+async fn finish(world: &World, order: &Order, row: &OutboxRow) {
+    let (next, _) = world.process();
+    drop(next.tx.tasks.spawn(consumer(&next).run()));
+    pass(Duration::from_secs(40)).await;
+    assert_eq!(effect_and_log(world, order, row).await, (1, Some(ConsumeStatus::Success)));
+    assert_eq!(world.depth(FULFILLMENT_QUEUE).await, (0, 0));
+    assert_eq!(world.view().await.outbox_view().undecided_dead_letters(None).await.unwrap(), 0);
+    next.tx.tasks.stop().await;
+}

@@ -1,0 +1,172 @@
+//! A handler that does as it is told. Its effect is a shipment task per event, so that a doubled one shows.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+use handover_application::queues::WEBHOOK_QUEUE;
+use handover_domain::{EventType, OrderId};
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::{ConsumerSettings, Tasks};
+
+use crate::support::{Process, TENANT, World};
+
+pub(crate) const NAME: &str = "scripted";
+/// Its queue. What dies there is parked under this name.
+pub(crate) const QUEUE: &str = WEBHOOK_QUEUE;
+
+/// One call of the handler.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) events: Vec<String>,
+}
+
+/// What the handler does with a call.
+#[derive(Clone)]
+pub(crate) enum Act {
+    Apply,
+    Fail,
+    GiveUp,
+    Panic,
+    Hang,
+    Conflict,
+    /// Ends its whole process.
+    Kill(Tasks),
+}
+
+type Script = Box<dyn Fn(&[String], u32) -> Act + Send + Sync>;
+
+/// The handler; takes ORDER_STATUS_CHANGED.
+pub(crate) struct Scripted {
+    script: Script,
+    calls: Mutex<Vec<Call>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Scripted {
+    /// A handler whose script sees the ids of a call, and how many earlier calls had the first of them.
+    pub(crate) fn new(
+        world: &World,
+        script: impl Fn(&[String], u32) -> Act + Send + Sync + 'static,
+    ) -> Arc<Scripted> {
+        let clock = Arc::new(world.clock.clone());
+        Arc::new(Scripted { script: Box::new(script), calls: Mutex::default(), clock })
+    }
+
+    pub(crate) fn subscriber(self: &Arc<Self>) -> Subscriber<Work> {
+        Subscriber { queue: QUEUE, handler: Arc::clone(self) as Arc<dyn Handler<Work>> }
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.locked().clone()
+    }
+
+    /// When the handler was called with this event.
+    pub(crate) fn times(&self, id: &str) -> Vec<DateTime<Utc>> {
+        let calls = self.calls();
+        calls.iter().filter(|call| call.events.iter().any(|event| event == id)).map(|call| call.at).collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Handler<Work> for Scripted {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        const { &[EventType::OrderStatusChanged.as_str()] }
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        let ids: Vec<String> = events.iter().map(|event| event.row.event_id.to_string()).collect();
+        let before = self.times(&ids[0]).len();
+        self.locked().push(Call { at: self.clock.now(), events: ids.clone() });
+        match (self.script)(&ids, u32::try_from(before).unwrap()) {
+            Act::Apply => {}
+            Act::Fail => return Err(HandlerError::Recoverable("out of paper".into())),
+            Act::GiveUp => return Err(HandlerError::Unrecoverable("no such paper".into())),
+            Act::Panic => panic!("the handler panics, as this test wants"),
+            Act::Hang => std::future::pending().await,
+            Act::Conflict => return Err(StoreError::Conflict { what: "its own unique key".into() }.into()),
+            Act::Kill(tasks) => {
+                tasks.kill();
+                std::future::pending().await
+            }
+        }
+        for event in events {
+            leave_effect(unit, event, self.clock.now()).await?;
+        }
+        Ok(events.iter().map(|_| Applied::result("done")).collect())
+    }
+}
+
+/// A shipment task of an order of its own for each event, as the key of tasks allows one per order.
+pub(crate) async fn leave_effect(
+    unit: &mut Work,
+    event: &Event,
+    at: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let orders = orders_of_effects(event.row.aggregate.id);
+    let before = unit.effects_of(EffectKind::Shipment, TENANT, &orders).await?.len();
+    let task = NewShipmentTask {
+        tenant: TENANT,
+        order: orders[before],
+        seller: 20.try_into().unwrap(),
+        buyer: 10.try_into().unwrap(),
+        aggregate_seq: event.row.aggregate_seq,
+        event_id: event.row.event_id.clone(),
+        at,
+    };
+    unit.open_shipments(&[task]).await
+}
+
+fn orders_of_effects(aggregate: i64) -> Vec<OrderId> {
+    (0..100).map(|n| (aggregate * 1_000 + n).try_into().unwrap()).collect()
+}
+
+impl World {
+    /// The events of an order that took effect, in the order in which they did.
+    pub(crate) async fn effects(&self, order: i64) -> Vec<String> {
+        let orders = orders_of_effects(order);
+        let mut tasks = self.view().await.effects_of(EffectKind::Shipment, TENANT, &orders).await.unwrap();
+        tasks.sort();
+        tasks.into_iter().map(|task| task.event_id.to_string()).collect()
+    }
+
+    /// Commits an event of an order in the name of a process.
+    pub(crate) async fn happened(&self, process: &Process, id: &str, order: i64, seq: i64) {
+        process.commit(vec![self.event(id, seq, &crate::support::sample::changed(order))]).await;
+    }
+
+    /// The same, and its message arrives.
+    pub(crate) async fn arrived(&self, process: &Process, id: &str, order: i64, seq: i64) {
+        self.happened(process, id, order, seq).await;
+        self.deliver(QUEUE, id).await;
+    }
+
+    /// Nothing is left in the queue.
+    pub(crate) async fn is_drained(&self, queue: &str) -> bool {
+        let depth = self.depth(queue).await;
+        (depth.ready, depth.unacked) == (0, 0)
+    }
+}
+
+/// A deployment with one process in which this script consumes and the drainer drains.
+pub(crate) async fn consuming(
+    script: impl Fn(&[String], u32) -> Act + Send + Sync + 'static,
+) -> (World, Process, Arc<Scripted>) {
+    let world = World::new().await;
+    let handler = Scripted::new(&world, script);
+    let process = world.process();
+    process.start_drainer(&[handler.subscriber()]);
+    process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    (world, process, handler)
+}

@@ -1,0 +1,209 @@
+//! Orders that are not paid in time: by their message, or by the sweep.
+
+use handover_application::TimeoutSettings;
+use handover_application::handlers::standard;
+use handover_application::jobs::TimeoutSweep;
+use handover_application::ports::*;
+use handover_application::queues::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
+use handover_application::use_cases::{PlaceOrder, place_order};
+use handover_domain::*;
+use handover_events::*;
+use handover_outbox::RelaySettings;
+use handover_outbox::consumers::Subscriber;
+use handover_outbox::ports::*;
+
+use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs};
+
+const CLOSER: &str = "order-timeout";
+const DEADLINE: std::time::Duration = secs(15 * 60);
+
+fn closer(process: &Process) -> Subscriber<Work> {
+    standard(&process.app).into_iter().find(|it| it.handler.name() == CLOSER).unwrap()
+}
+
+/// A process that closes orders by their messages.
+async fn closing(world: &World) -> Process {
+    let process = world.process();
+    let subscriber = closer(&process);
+    process.start_drainer(std::slice::from_ref(&subscriber));
+    process.start_consumer(&subscriber, Default::default()).await;
+    process
+}
+
+async fn timeout_of(world: &World, order: &Order) -> String {
+    let rows = world.rows().await;
+    let is = |row: &&OutboxRow| row.event_type == "ORDER_TIMEOUT" && row.aggregate.id == order.id.get();
+    rows.iter().find(is).unwrap().event_id.to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_due_message_closes_the_order_and_frees_its_product() {
+    let world = World::new().await;
+    let process = closing(&world).await;
+    process.start_relay("relay-1", RelaySettings::default());
+    let order = process.ordered().await;
+    pass(DEADLINE - secs(1)).await;
+    assert_eq!(world.order(order.id).await.status, OrderStatus::Pending);
+    pass(secs(2)).await;
+    let closed = world.order(order.id).await;
+    assert_eq!((closed.status, closed.cancel_reason), (OrderStatus::Cancelled, Some(CancelReason::Timeout)));
+    assert_eq!(world.product(order.product).await.status, ProductStatus::OnSale);
+    assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
+    let rows = world.rows().await;
+    let cancelled = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap();
+    assert_eq!(cancelled.trace_id(), rows[0].trace_id(), "the whole story has one trace");
+    assert!(world.is_drained(TIMEOUT_QUEUE).await && world.is_drained(TIMEOUT_DELAY_QUEUE).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_passes_while_no_process_runs_is_kept_after_the_next_start() {
+    let world = World::new().await;
+    let killed = closing(&world).await;
+    killed.start_relay("relay-1", RelaySettings::default());
+    let order = killed.ordered().await;
+    eventually(secs(10), async || world.depth(TIMEOUT_DELAY_QUEUE).await.ready == 1).await;
+    killed.kill().await;
+    pass(DEADLINE + secs(60)).await;
+    assert_eq!(world.order(order.id).await.status, OrderStatus::Pending);
+    let _process = closing(&world).await;
+    pass(secs(1)).await;
+    let closed = world.order(order.id).await;
+    assert_eq!((closed.status, closed.cancel_reason), (OrderStatus::Cancelled, Some(CancelReason::Timeout)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_early_leaves_the_order_to_the_sweep() {
+    let world = World::new().await;
+    let process = closing(&world).await;
+    let order = process.ordered().await;
+    let event = timeout_of(&world, &order).await;
+    pass(DEADLINE - secs(1)).await;
+    world.deliver(TIMEOUT_QUEUE, &event).await;
+    pass(millis(100)).await;
+    assert_eq!(world.order(order.id).await, order);
+    assert_eq!(world.log_status(CLOSER, &event).await, Some(ConsumeStatus::Success));
+    pass(secs(1)).await;
+    let sweep = TimeoutSweep::new(process.app.clone(), TimeoutSettings::default());
+    assert_eq!(sweep.sweep().await.unwrap(), 1);
+    assert_eq!(world.order(order.id).await.cancel_reason, Some(CancelReason::Timeout));
+    world.deliver(TIMEOUT_QUEUE, &event).await;
+    pass(millis(100)).await;
+    assert_eq!(world.history(order.id).await.len(), 3, "closed once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paid_order_is_left_alone() {
+    let world = World::new().await;
+    let process = closing(&world).await;
+    let order = process.paid().await;
+    let event = timeout_of(&world, &order).await;
+    pass(DEADLINE + secs(1)).await;
+    world.deliver(TIMEOUT_QUEUE, &event).await;
+    pass(millis(100)).await;
+    assert_eq!(world.order(order.id).await, order);
+    assert_eq!(world.log_status(CLOSER, &event).await, Some(ConsumeStatus::Success));
+    assert_eq!(world.product(order.product).await.status, ProductStatus::Sold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_does_not_exist_is_unrecoverable() {
+    let world = World::new().await;
+    let process = closing(&world).await;
+    process.commit(vec![world.event("t-1", 1, &sample::timeout(404, world.now()))]).await;
+    world.deliver(TIMEOUT_QUEUE, "t-1").await;
+    pass(millis(700)).await;
+    let record = world.log(CLOSER, "t-1").await.unwrap();
+    assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 1));
+    assert_eq!(world.letters().await[0].reason, "消息消费失败: no such order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_and_sweep_at_once_close_an_order_once() {
+    let world = World::new().await;
+    let process = closing(&world).await;
+    process.start_relay("relay-1", RelaySettings::default());
+    let mut orders = Vec::new();
+    for _ in 0..20 {
+        orders.push(process.ordered().await);
+    }
+    let sweeper = world.process();
+    pass(DEADLINE).await;
+    let sweep = TimeoutSweep::new(sweeper.app.clone(), TimeoutSettings::default());
+    sweep.sweep().await.unwrap();
+    pass(secs(10)).await;
+    for order in orders {
+        assert_eq!(world.order(order.id).await.cancel_reason, Some(CancelReason::Timeout));
+        assert_eq!(world.history(order.id).await.len(), 3, "{}", order.id);
+    }
+    assert!(world.letters().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sweep_closes_what_no_message_closed_and_survives_an_order_that_cannot_be_closed() {
+    let world = World::new().await;
+    let process = world.process();
+    let good = process.ordered().await;
+    // An order whose product is not there: nothing that the service does makes one.
+    let mut bad = good.clone();
+    bad.id = 9_999.try_into().unwrap();
+    bad.product = 9_999.try_into().unwrap();
+    bad.create_time -= chrono::TimeDelta::seconds(60);
+    let mut unit = world.store.begin().await.unwrap();
+    unit.insert_order(&bad).await.unwrap();
+    unit.commit().await.unwrap();
+    let sweep = TimeoutSweep::new(process.app.clone(), TimeoutSettings::default());
+    drop(process.app.tx.tasks.spawn(sweep.run()));
+    pass(DEADLINE - secs(1)).await;
+    assert_eq!(world.order(good.id).await.status, OrderStatus::Pending);
+    eventually(secs(32), async || world.order(good.id).await.status == OrderStatus::Cancelled).await;
+    assert_eq!(world.order(bad.id).await, bad);
+    let young = process.ordered().await;
+    pass(secs(60)).await;
+    assert_eq!(world.order(young.id).await.status, OrderStatus::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sweep_goes_on_at_once_while_its_batches_are_full() {
+    let world = World::new().await;
+    let process = world.process();
+    for _ in 0..25 {
+        process.ordered().await;
+    }
+    pass(DEADLINE + secs(1)).await;
+    let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
+    let sweep = TimeoutSweep::new(process.app.clone(), settings);
+    drop(process.app.tx.tasks.spawn(sweep.run()));
+    pass(secs(1)).await;
+    assert!(world.view().await.orders_overdue(world.now(), 100).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sweep_waits_out_an_outage_of_the_store() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await;
+    drop(process.app.tx.tasks.spawn(TimeoutSweep::new(process.app.clone(), Default::default()).run()));
+    process.faults.set_away(true);
+    pass(DEADLINE + secs(60)).await;
+    process.faults.set_away(false);
+    eventually(secs(31), async || world.order(order.id).await.status == OrderStatus::Cancelled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_closed() {
+    let world = World::new().await;
+    let process = closing(&world).await;
+    let order = process.ordered().await;
+    let event = timeout_of(&world, &order).await;
+    pass(DEADLINE).await;
+    world.deliver(TIMEOUT_QUEUE, &event).await;
+    pass(millis(100)).await;
+    let again = place_order(&process.app, &by(BUYER), PlaceOrder::of(order.product)).await.unwrap();
+    world.deliver(TIMEOUT_QUEUE, &event).await;
+    pass(secs(1)).await;
+    assert_eq!(world.order(again.id).await.status, OrderStatus::Pending);
+    let record =
+        world.view().await.outbox_view().consumption(CLOSER, &event_id(&event)).await.unwrap().unwrap();
+    assert_eq!(record.attempts, 1);
+    assert_eq!(TENANT, again.tenant);
+}

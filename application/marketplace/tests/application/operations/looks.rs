@@ -1,0 +1,179 @@
+//! What operators look at, and who sees what.
+
+use handover_application::CommandContext;
+use handover_events::*;
+use handover_outbox::operations::*;
+use handover_outbox::ports::*;
+
+use super::broken::{broken, with_scripted};
+use super::operators::*;
+use crate::consumers::scripted::{NAME, QUEUE};
+use crate::support::{TENANT, World, event_id, pass, secs};
+
+#[tokio::test(start_paused = true)]
+async fn one_event_is_found_by_the_operators_of_its_tenant() {
+    let world = World::new().await;
+    let process = world.process();
+    world.happened_in(&process, tenant(2), "e-1", 7).await;
+    let (app, id) = (&process.app, event_id("e-1"));
+    let masked = find_event(&app.outbox, &acting(&elsewhere()), &id).await.unwrap();
+    assert_eq!(masked.event_id, id);
+    assert!(masked.payload.contains(r#""buyerId":"***""#), "{}", masked.payload);
+    assert_eq!(find_event(&app.outbox, &acting(&platform()), &id).await.unwrap().event_id, id);
+    assert_eq!(find_event(&app.outbox, &acting(&command_line()), &id).await.unwrap(), world.row("e-1").await);
+    is_missing(&find_event(&app.outbox, &acting(&operator()), &id).await);
+    is_missing(&find_event(&app.outbox, &acting(&platform()), &event_id("e-2")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_come_newest_first_with_the_events_that_they_are() {
+    let broken = broken(&[("e-1", 7), ("e-2", 8)]).await;
+    let (world, app) = (&broken.world, &broken.process.app);
+    let stray = Message { body: "stray".into(), ..Message::default() };
+    world.broker.inject(QUEUE, stray);
+    pass(secs(1)).await;
+    let page = async |filter: DeadLetterFilter, before, limit| {
+        dead_letters(&app.outbox, &acting(&operator()), filter, before, limit).await.unwrap()
+    };
+    let all = page(DeadLetterFilter::default(), None, 10).await;
+    let events: Vec<_> = all.items.iter().map(|parked| parked.event.clone()).collect();
+    assert_eq!(events, [None, Some(event_id("e-2")), Some(event_id("e-1"))]);
+    let first = page(DeadLetterFilter::default(), None, 2).await;
+    let rest = page(DeadLetterFilter::default(), first.next, 2).await;
+    assert_eq!([&first.items[..], &rest.items[..]].concat(), all.items);
+    assert_eq!(rest.next, None);
+    let replayed = DeadLetterFilter { status: Some(DeadLetterStatus::Replayed), ..Default::default() };
+    assert!(page(replayed, None, 10).await.items.is_empty());
+    let other = dead_letters(&app.outbox, &acting(&elsewhere()), DeadLetterFilter::default(), None, 10)
+        .await
+        .unwrap();
+    assert!(other.items.is_empty());
+    let asked = DeadLetterFilter { tenant: Some(TENANT), ..Default::default() };
+    is_missing(&dead_letters(&app.outbox, &acting(&elsewhere()), asked, None, 10).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_consume_log_is_narrowed_by_each_field_and_to_the_operators_tenant() {
+    let broken = broken(&[("e-1", 7), ("e-2", 8)]).await;
+    let app = &broken.process.app;
+    let any = ConsumedFilter::default;
+    let cases = [
+        (any(), 2),
+        (ConsumedFilter { event_id: Some(event_id("e-1")), ..any() }, 1),
+        (ConsumedFilter { consumer: Some(NAME.into()), ..any() }, 2),
+        (ConsumedFilter { consumer: Some("nobody".into()), ..any() }, 0),
+        (ConsumedFilter { status: Some(ConsumeStatus::Dead), ..any() }, 2),
+        (ConsumedFilter { status: Some(ConsumeStatus::Success), ..any() }, 0),
+    ];
+    for (filter, count) in cases {
+        let page = consumptions(&app.outbox, &acting(&operator()), filter.clone(), None, 10).await.unwrap();
+        assert_eq!(page.items.len(), count, "{filter:?}");
+    }
+    let first = consumptions(&app.outbox, &acting(&operator()), any(), None, 1).await.unwrap();
+    assert_eq!(first.items[0].effect.event_id, event_id("e-2"));
+    let rest = consumptions(&app.outbox, &acting(&operator()), any(), first.next, 1).await.unwrap();
+    assert_eq!((rest.items[0].effect.event_id.clone(), rest.next), (event_id("e-1"), None));
+    assert!(
+        consumptions(&app.outbox, &acting(&elsewhere()), any(), None, 10).await.unwrap().items.is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stats_count_the_operators_tenant_and_name_every_consumer() {
+    let mut broken = broken(&[("e-1", 7), ("e-2", 8)]).await;
+    broken.world.on_failed = OnFailed::Hold;
+    let (world, app) = (&broken.world, &broken.process.app);
+    world.happened_in(&broken.process, tenant(2), "f-1", 9).await;
+    world.fail(&["e-1"]).await;
+    pass(secs(90)).await;
+    assert_eq!(
+        stats(&app.outbox, &acting(&operator()), None).await.unwrap().blocked,
+        0,
+        "failed events hold nothing"
+    );
+    let app = &with_scripted(world.process(), &broken.handler).app;
+    let own = stats(&app.outbox, &acting(&operator()), None).await.unwrap();
+    assert_eq!((own.outbox.new, own.outbox.failed, own.outbox.sent, own.outbox.retry), (1, 1, 0, 0));
+    assert_eq!(own.oldest_pending.map(|waited| waited.as_secs()), Some(90));
+    assert_eq!((own.open_letters, own.blocked, own.more_blocked), (2, 1, false));
+    let names: Vec<&str> = own.consumers.iter().map(|consumer| consumer.consumer.as_str()).collect();
+    let known = [
+        "buyer-credit",
+        "coupon",
+        "fulfillment",
+        "inventory",
+        "order-timeout",
+        "points",
+        NAME,
+        "status-sync",
+        "wallet",
+        "webhooks",
+    ];
+    assert_eq!(names, known);
+    let scripted = own.consumers.iter().find(|consumer| consumer.consumer == NAME).unwrap();
+    assert_eq!((scripted.dead, scripted.success), (2, 0));
+    assert!(own.queues.unwrap().iter().any(|queue| queue.name == QUEUE));
+    let all = stats(&app.outbox, &acting(&platform()), None).await.unwrap();
+    assert_eq!(all.outbox.new, 2);
+    let other = stats(&app.outbox, &acting(&elsewhere()), None).await.unwrap();
+    assert_eq!((other.outbox.new, other.outbox.failed, other.open_letters), (1, 0, 0));
+    assert!(other.consumers.iter().all(|consumer| consumer.dead == 0));
+    world.broker.set_reachable(false);
+    assert_eq!(stats(&app.outbox, &acting(&operator()), None).await.unwrap().queues, None);
+    is_missing(&stats(&app.outbox, &acting(&operator()), Some(tenant(2))).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_audit_log_shows_an_operator_what_was_done_to_its_tenants_rows_newest_first() {
+    let broken = broken(&[("e-1", 7), ("e-2", 8)]).await;
+    let app = &broken.process.app;
+    for (context, key) in [(operator(), "e-1"), (platform(), "e-2")] {
+        let discard = DiscardLetters { letters: keys(&[key]), dry_run: false, reason: reason() };
+        discard_dead_letters(&app.outbox, &acting(&context), discard).await.unwrap();
+    }
+    let selections = async |context: CommandContext, tenant: Option<TenantId>| -> Vec<String> {
+        let page = audit_log(&app.outbox, &acting(&context), AuditFilter { tenant, changes: true }, None, 10)
+            .await
+            .unwrap();
+        page.items.into_iter().map(|entry| entry.effect.selection).collect()
+    };
+    let [first, second] = [r#"{"keys":["e-1"]}"#, r#"{"keys":["e-2"]}"#];
+    assert_eq!(selections(operator(), None).await, [second, first]);
+    assert!(selections(elsewhere(), None).await.is_empty(), "also what platform did from there");
+    assert_eq!(selections(platform(), None).await, [second, first]);
+    assert_eq!(selections(platform(), Some(TENANT)).await, [second, first]);
+    assert!(selections(platform(), Some(tenant(2))).await.is_empty());
+    is_missing(
+        &audit_log(
+            &app.outbox,
+            &acting(&elsewhere()),
+            AuditFilter { tenant: Some(TENANT), changes: false },
+            None,
+            10,
+        )
+        .await,
+    );
+}
+
+#[test]
+fn names_are_taken_once_each_and_nine_hundred_at_most() {
+    assert_eq!(Named::<i32>::new(vec![]), None);
+    assert_eq!(Named::new(vec![2, 1, 2]).unwrap().as_slice(), [2, 1]);
+    assert_eq!(Named::new((0..900).collect()).unwrap().as_slice().len(), 900);
+    assert_eq!(Named::new((0..901).collect::<Vec<i32>>()), None);
+}
+
+#[test]
+fn a_reason_has_words_and_five_hundred_characters_at_most() {
+    assert!(Reason::new("字".repeat(500)).is_ok());
+    for text in [String::new(), "  ".into(), "a\nb".into(), "x".repeat(501)] {
+        assert!(Reason::new(text.clone()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_pace_is_from_one_to_ten_thousand_a_second() {
+    assert!([1, 100, 10_000].into_iter().all(|pace| Pace::new(pace).is_some()));
+    assert!([0, 10_001].into_iter().all(|pace| Pace::new(pace).is_none()));
+    assert_eq!(Pace::new(100), Some(Pace::default()));
+}

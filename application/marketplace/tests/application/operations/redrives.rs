@@ -1,0 +1,350 @@
+//! Events sent once more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use ::*;
+use handover_application::service::{self, Roles};
+use handover_application::{CommandContext, Settings};
+use handover_events::*;
+use handover_outbox::operations::*;
+use handover_outbox::ports::*;
+
+use super::operators::*;
+use crate::support::{CommitFault, Process, TENANT, World, event_id, pass, sample, secs};
+
+fn redrive(rows: Rows) -> RedriveEvents {
+    RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None }
+}
+
+fn events(names: &[&str]) -> RedriveEvents {
+    redrive(Rows::Events(ids(names)))
+}
+
+fn filter(filter: OutboxFilter) -> RedriveEvents {
+    redrive(Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None })
+}
+
+/// Three failed events, one of another tenant, and one that is on its way.
+async fn failed() -> (World, Process) {
+    let world = World::new().await;
+    let process = world.process();
+    for (number, id) in ["e-1", "e-2", "e-3", "e-4", "e-5"].into_iter().enumerate() {
+        let tenant = if id == "e-4" { tenant(2) } else { TENANT };
+        world.happened_in(&process, tenant, id, 7 + i64::try_from(number).unwrap()).await;
+    }
+    world.fail(&["e-1", "e-2", "e-3", "e-4"]).await;
+    pass(secs(60)).await;
+    (world, process)
+}
+
+fn due(first: DateTime<Utc>, micros: i64) -> Option<DateTime<Utc>> {
+    Some(first + TimeDelta::microseconds(micros))
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their_ids() {
+    let (world, process) = failed().await;
+    let (now, pace) = (world.now(), Pace::new(3).unwrap());
+    let command = RedriveEvents { pace, reason: Some(reason()), ..events(&["e-3", "e-1", "e-2", "e-1"]) };
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
+    let expected = Redriven {
+        matched: 3,
+        redriven: 3,
+        first_due: Some(now),
+        last_due: due(now, 666_666),
+        ..Redriven::default()
+    };
+    assert_eq!(redriven, expected);
+    for (id, micros) in [("e-1", 0), ("e-2", 333_333), ("e-3", 666_666)] {
+        let row = world.row(id).await;
+        assert_eq!((row.status, row.retry_count), (OutboxStatus::Retry, 0), "{id}");
+        assert_eq!(row.next_retry_time, due(now, micros), "{id}");
+    }
+    let audit = world.audit().await;
+    let entry = AuditEntry {
+        tenant: TENANT,
+        actor: "user:9".into(),
+        action: "outbox.redrive".into(),
+        selection: r#"{"eventIds":["e-3","e-1","e-2"],"perSecond":3}"#.into(),
+        matched: 3,
+        changed: 3,
+        reason: Some("the printer has paper again".into()),
+        trace_id: "trace-9".into(),
+        at: now,
+    };
+    assert_eq!(audit, [entry]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_is_skipped_and_what_is_not_the_operators_is_not_there() {
+    let (world, process) = failed().await;
+    let all = &["e-1", "e-4", "e-5", "no-such"];
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), events(all)).await.unwrap();
+    assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (2, 1, 1));
+    assert_eq!(redriven.not_found, [event_id("e-4"), event_id("no-such")]);
+    assert_eq!(world.status("e-4").await, OutboxStatus::Failed);
+    assert_eq!((world.row("e-5").await.status, world.audit().await[0].changed), (OutboxStatus::New, 1));
+    let redriven = redrive_events(&process.app.outbox, &acting(&platform()), events(all)).await.unwrap();
+    assert_eq!((redriven.redriven, redriven.skipped, redriven.not_found.len()), (1, 2, 1));
+    assert_eq!(world.status("e-4").await, OutboxStatus::Retry);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_means_failed_ones_unless_it_says_sent_and_is_narrowed_by_each_of_its_fields() {
+    let any = OutboxFilter::default;
+    let line = DateTime::parse_from_rfc3339("2026-02-04T10:30:30Z").unwrap().to_utc();
+    let cases = [
+        (OutboxFilter { status: Some(OutboxStatus::Failed), ..any() }, 3),
+        (OutboxFilter { status: Some(OutboxStatus::Sent), ..any() }, 0),
+        (OutboxFilter { event_type: Some("ORDER_STATUS_CHANGED".into()), ..any() }, 3),
+        (OutboxFilter { event_type: Some("ORDER_PAID".into()), ..any() }, 0),
+        (OutboxFilter { aggregate_id: Some(8), ..any() }, 1),
+        (OutboxFilter { tenant: Some(TENANT), ..any() }, 3),
+        (OutboxFilter { from: Some(line), ..any() }, 0),
+        (OutboxFilter { to: Some(line), ..any() }, 3),
+    ];
+    for (fields, count) in cases {
+        let (world, process) = failed().await;
+        let redriven =
+            redrive_events(&process.app.outbox, &acting(&operator()), filter(fields.clone())).await.unwrap();
+        assert_eq!((redriven.matched, redriven.redriven, redriven.more), (count, count, false), "{fields:?}");
+        assert_eq!(world.status("e-4").await, OutboxStatus::Failed, "another tenant's");
+        let calls: Vec<_> = world.calls().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
+        assert_eq!(calls, [(count, count)], "{fields:?}");
+    }
+    let (_world, process) = failed().await;
+    let other = OutboxFilter { tenant: Some(tenant(2)), ..any() };
+    is_missing(&redrive_events(&process.app.outbox, &acting(&operator()), filter(other.clone())).await);
+    assert_eq!(
+        redrive_events(&process.app.outbox, &acting(&platform()), filter(other)).await.unwrap().redriven,
+        1
+    );
+    assert_eq!(RedriveFilter::new(any()), Err(BadFilter::Empty));
+    for status in [OutboxStatus::New, OutboxStatus::Retry] {
+        let pending = OutboxFilter { status: Some(status), ..any() };
+        assert_eq!(RedriveFilter::new(pending), Err(BadFilter::Pending));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_what_would_happen_and_changes_nothing() {
+    let (world, process) = failed().await;
+    let rows = world.rows().await;
+    let now = world.now();
+    let command = RedriveEvents { dry_run: true, ..events(&["e-1", "e-2", "e-5", "no-such"]) };
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
+    let expected = Redriven {
+        dry_run: true,
+        matched: 3,
+        redriven: 0,
+        skipped: 1,
+        not_found: vec![event_id("no-such")],
+        more: false,
+        next: None,
+        first_due: Some(now),
+        last_due: due(now, 10_000),
+    };
+    assert_eq!(redriven, expected);
+    assert_eq!(world.rows().await, rows);
+    assert!(world.audit().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_redrive_the_platform_does_and_who_may_write_to_the_database() {
+    let (world, process) = failed().await;
+    let redriven =
+        redrive_events(&process.app.outbox, &acting(&elsewhere()), events(&["e-1"])).await.unwrap();
+    assert_eq!((redriven.matched, redriven.not_found.len()), (0, 1));
+    let redriven =
+        redrive_events(&process.app.outbox, &acting(&command_line()), events(&["e-1", "e-4"])).await.unwrap();
+    assert_eq!(redriven.redriven, 2);
+    let audit = world.audit().await;
+    let told: Vec<_> =
+        audit.iter().map(|entry| (entry.tenant, entry.actor.as_str(), entry.changed)).collect();
+    let who = "command-line:root";
+    assert_eq!(told, [(TENANT, who, 1), (tenant(2), who, 1)], "each tenant is told of its own rows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redrive_whose_commit_goes_wrong_happens_once_and_is_recorded_once() {
+    for faults in FAULTS {
+        let (world, process) = failed().await;
+        process.faults.next_commits(faults.iter().copied());
+        let redriven =
+            redrive_events(&process.app.outbox, &acting(&operator()), events(&["e-1", "e-2"])).await.unwrap();
+        assert_eq!((redriven.redriven, redriven.skipped), (2, 0), "{faults:?}");
+        let audit = world.audit().await;
+        assert_eq!((audit.len(), audit[0].changed), (1, 2), "{faults:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_at_once_each_row_is_moved_by_one() {
+    let (world, process) = failed().await;
+    let (app, operator) = (&process.app, acting(&operator()));
+    let three = || redrive_events(&app.outbox, &operator, events(&["e-1", "e-2", "e-3"]));
+    let (one, other) = tokio::join!(three(), three());
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert_eq!(one.redriven + other.redriven, 3);
+    assert_eq!(one.skipped + other.skipped, 3);
+    assert_eq!(world.audit().await.iter().map(|entry| entry.changed).sum::<u64>(), 3);
+}
+
+/// The store, but that something else happens before the first unit begins.
+struct Interposed {
+    inner: Arc<OutboxStore>,
+    world: Arc<World>,
+    is_done: AtomicBool,
+}
+
+#[async_trait]
+impl Store for Interposed {
+    type Unit = dyn UnitOfWork;
+    type View = dyn View;
+
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        if !self.is_done.swap(true, Ordering::SeqCst) {
+            let mut unit = self.world.store.begin().await?;
+            let now = self.world.now();
+            unit.outbox().redrive(&[Redrive { event_id: event_id("e-1"), due: now }], now).await?;
+            unit.commit().await?;
+            self.world.pretend_sent(&["e-1"]).await;
+        }
+        self.inner.begin().await
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.inner.view().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_somebody_moved_meanwhile_is_skipped() {
+    let (world, process) = failed().await;
+    let world = Arc::new(world);
+    let inner = Arc::clone(&process.app.outbox.tx.store);
+    let store = Interposed { inner, world: Arc::clone(&world), is_done: AtomicBool::new(false) };
+    let mut app = process.app.clone();
+    app.outbox.tx.store = Arc::new(store);
+    let about = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
+    let redriven = redrive_events(&app.outbox, &acting(&operator()), about).await.unwrap();
+    assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (1, 0, 1));
+    assert_eq!(world.status("e-1").await, OutboxStatus::Sent, "it was failed ones that were meant");
+    let calls: Vec<_> = world.calls().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
+    assert_eq!(calls, [(1, 0)], "it was asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pace_holds_over_any_number_of_events() {
+    let (_world, process) = many_failed(4).await;
+    let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let command = RedriveEvents { pace: Pace::new(3).unwrap(), ..filter(about) };
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
+    assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 1_000_000));
+}
+
+/// So many failed events of one order.
+async fn many_failed(count: usize) -> (World, Process) {
+    let world = World::new().await;
+    let process = world.process();
+    let names: Vec<String> = (0..count).map(|number| format!("e-{number}")).collect();
+    let seqs = 1..;
+    let events = names.iter().zip(seqs).map(|(name, seq)| world.event(name, seq, &sample::changed(7)));
+    process.commit(events.collect()).await;
+    world.fail(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    (world, process)
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_more_than_ten_thousand_the_oldest_go_first_and_the_next_call_goes_on() {
+    let (world, process) = many_failed(10_001).await;
+    let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let pace = Pace::new(Pace::MAX).unwrap();
+    let command = RedriveEvents { pace, ..filter(about) };
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
+    assert_eq!((redriven.matched, redriven.redriven, redriven.more), (10_000, 10_000, true));
+    assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 999_900));
+    assert_eq!(world.status("e-9999").await, OutboxStatus::Retry);
+    assert_eq!(world.status("e-10000").await, OutboxStatus::Failed);
+    let due: Vec<_> = world.rows().await.iter().filter_map(|row| row.next_retry_time).collect();
+    assert!(due.is_sorted(), "the order of the aggregate is that of the due times");
+    let audit = world.audit().await;
+    assert_eq!((audit.len(), audit.iter().map(|entry| entry.changed).sum::<u64>()), (20, 10_000));
+    assert!(audit[19].selection.ends_with(r#""part":20,"parts":20}"#), "{}", audit[19].selection);
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
+    assert_eq!((redriven.matched, redriven.redriven, redriven.more), (1, 1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_is_walked_through_by_the_cursor_although_it_is_sent_again_meanwhile() {
+    let (world, process) = many_failed(10_001).await;
+    let again = |after| {
+        let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
+        let rows = Rows::Filter { filter: RedriveFilter::new(sent).unwrap(), after };
+        RedriveEvents { pace: Pace::new(Pace::MAX).unwrap(), ..redrive(rows) }
+    };
+    let failed = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    for expected in [10_000, 1] {
+        let moved =
+            redrive_events(&process.app.outbox, &acting(&operator()), filter(failed.clone())).await.unwrap();
+        assert_eq!(moved.redriven, expected);
+    }
+    let names: Vec<String> = (0..10_001).map(|number| format!("e-{number}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.pretend_sent(&all).await;
+    let first = redrive_events(&process.app.outbox, &acting(&operator()), again(None)).await.unwrap();
+    assert_eq!((first.redriven, first.more), (10_000, true));
+    assert_eq!(first.next, Some(world.row("e-9999").await.id));
+    world.pretend_sent(&all).await;
+    let second = redrive_events(&process.app.outbox, &acting(&operator()), again(first.next)).await.unwrap();
+    assert_eq!((second.redriven, second.more, second.next), (1, false, None));
+    assert_eq!(world.status("e-10000").await, OutboxStatus::Retry);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_goes_away_in_the_middle_leaves_what_was_done_and_says_that_there_is_more() {
+    let (world, process) = many_failed(600).await;
+    let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    process.faults.next_commits([CommitFault::None, CommitFault::GoesAway]);
+    let redriven =
+        redrive_events(&process.app.outbox, &acting(&operator()), filter(about.clone())).await.unwrap();
+    assert_eq!((redriven.matched, redriven.redriven, redriven.more), (600, 500, true));
+    assert_eq!(world.audit().await.iter().map(|entry| entry.changed).sum::<u64>(), 500);
+    let away = redrive_events(&process.app.outbox, &acting(&operator()), filter(about.clone())).await;
+    assert!(matches!(away, Err(OperationError::Store(StoreError::Unavailable(_)))), "{away:?}");
+    process.faults.set_away(false);
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), filter(about)).await.unwrap();
+    assert_eq!((redriven.matched, redriven.redriven, redriven.more), (100, 100, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sent_event_is_published_once_more_and_takes_effect_no_second_time() {
+    let world = World::new().await;
+    let process = world.process();
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    let order = process.paid().await;
+    pass(secs(2)).await;
+    let sent = OutboxFilter {
+        status: Some(OutboxStatus::Sent),
+        event_type: Some("ORDER_PAID".into()),
+        ..OutboxFilter::default()
+    };
+    let before = world.now();
+    let context = CommandContext { tenant: TENANT, ..operator() };
+    assert_eq!(
+        redrive_events(&process.app.outbox, &acting(&context), filter(sent)).await.unwrap().redriven,
+        1
+    );
+    pass(secs(1)).await;
+    let rows = world.rows().await;
+    let paid = rows.iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
+    assert_eq!(paid.status, OutboxStatus::Sent);
+    assert!(paid.sent_time.unwrap() >= before, "the commit woke the relay");
+    let tasks = world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
+    assert_eq!(tasks.len(), 1);
+    process.app.tx.tasks.stop().await;
+}

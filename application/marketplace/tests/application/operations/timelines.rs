@@ -1,0 +1,282 @@
+//! Everything that happened to an order, for whom it concerns.
+
+use handover_application::Settings;
+use handover_application::queues;
+use handover_application::service::{self, Roles};
+use handover_application::use_cases::operations::*;
+use handover_application::use_cases::*;
+use handover_domain::*;
+use handover_events::*;
+use handover_outbox::operations::*;
+use handover_outbox::ports::*;
+use handover_outbox::{MASK, RelaySettings};
+
+use super::operators::*;
+use crate::support::{BUYER, Process, SELLER, TENANT, World, by, pass, secs};
+
+/// A deployment in which everything runs.
+async fn running() -> (World, Process) {
+    let world = World::new().await;
+    let process = world.process();
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    (world, process)
+}
+
+fn whats(timeline: &Timeline, kind: TimelineKind) -> Vec<&str> {
+    timeline.items.iter().filter(|item| item.kind == kind).map(|item| item.what.as_str()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect() {
+    let (_world, process) = running().await;
+    let app = &process.app;
+    let order = process.ordered().await.id;
+    pass(secs(1)).await;
+    let payment = process.started_payment(order).await;
+    pass(secs(1)).await;
+    process.settle(&payment, PaymentResult::Success).await.unwrap();
+    pass(secs(1)).await;
+    ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
+    pass(secs(1)).await;
+    complete_order(app, &by(BUYER), order).await.unwrap();
+    pass(secs(1)).await;
+    let shown = timeline(app, &by(BUYER), None, order).await.unwrap();
+    assert_eq!(shown.order, order);
+    assert!(shown.items.is_sorted_by_key(|item| item.at));
+    let states = ["order placed", "order paid", "order shipped", "order completed"];
+    assert_eq!(whats(&shown, TimelineKind::State), states);
+    let payments = ["payment of 88.50 CNY started", "payment of 88.50 CNY succeeded"];
+    assert_eq!(whats(&shown, TimelineKind::Payment), payments);
+    let effects = [
+        "product 1 taken off the seller's listing",
+        "shipment task opened for the seller",
+        "buyer notified: paid -> shipped",
+        "seller notified: paid -> shipped",
+        "buyer notified: shipped -> completed",
+        "seller notified: shipped -> completed",
+        "counted for the buyer's credit as COMPLETED",
+        "cash: capture of 88.50",
+        "points: earning of 88",
+    ];
+    let mut told = whats(&shown, TimelineKind::Effect);
+    told.sort_unstable();
+    let mut expected = effects;
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    // ORDER_CREATED, ORDER_TIMEOUT, PAYMENT_SUCCEEDED, ORDER_PAID and two ORDER_STATUS_CHANGED.
+    assert_eq!(whats(&shown, TimelineKind::Event).len(), 6);
+    assert_eq!(whats(&shown, TimelineKind::Published), ["confirmed by the broker"; 6]);
+    assert_eq!(whats(&shown, TimelineKind::Consumed).len(), 17);
+    assert!(whats(&shown, TimelineKind::DeadLetter).is_empty());
+    let paid = shown.items.iter().position(|item| item.what == "order paid").unwrap();
+    let opened = shown.items.iter().position(|item| item.what.starts_with("shipment task")).unwrap();
+    let item = &shown.items[opened];
+    assert!(paid < opened && item.event_type.as_deref() == Some("ORDER_PAID"), "{item:?}");
+    assert_eq!((item.event_id.clone(), item.trace_id.clone()), {
+        let cause = &shown.items[paid];
+        (cause.event_id.clone(), cause.trace_id.clone())
+    });
+    let everything = timeline(app, &command_line(), None, order).await.unwrap();
+    assert_eq!(everything, shown, "nothing went wrong");
+    let masked = timeline(app, &operator(), None, order).await.unwrap();
+    let started = |timeline: &Timeline| {
+        let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();
+        started.detail.clone()
+    };
+    assert_eq!(started(&masked).as_deref(), Some(MASK), "how somebody pays is for the parties");
+    assert_ne!(started(&shown).as_deref(), Some(MASK));
+    process.app.tx.tasks.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_one_moment_the_cause_comes_first() {
+    let world = World::new().await;
+    let process = world.process();
+    // Nothing runs, and time stands still: all of it happens at once.
+    let order = process.paid().await.id;
+    let shown = timeline(&process.app, &by(SELLER), None, order).await.unwrap();
+    assert!(shown.items.iter().all(|item| item.at == world.now()));
+    let order_of: Vec<(TimelineKind, &str)> =
+        shown.items.iter().map(|item| (item.kind, item.what.as_str())).collect();
+    let expected = [
+        (TimelineKind::State, "order placed"),
+        (TimelineKind::Event, "ORDER_CREATED committed to the outbox"),
+        (TimelineKind::Payment, "payment of 88.50 CNY started"),
+        (TimelineKind::Event, "ORDER_TIMEOUT committed to the outbox"),
+        (TimelineKind::Payment, "payment of 88.50 CNY succeeded"),
+        (TimelineKind::Event, "PAYMENT_SUCCEEDED committed to the outbox"),
+        (TimelineKind::State, "order paid"),
+        (TimelineKind::Event, "ORDER_PAID committed to the outbox"),
+    ];
+    assert_eq!(order_of, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeline_is_for_the_parties_the_tenants_operators_and_the_platform() {
+    let world = World::new().await;
+    let process = world.process();
+    let app = &process.app;
+    let order = process.ordered().await.id;
+    for context in [by(BUYER), by(SELLER), operator(), platform(), command_line()] {
+        assert_eq!(timeline(app, &context, None, order).await.unwrap().order, order, "{:?}", context.actor);
+    }
+    for context in [by(99), elsewhere(), crate::support::gateway()] {
+        is_missing(&timeline(app, &context, None, order).await);
+    }
+    is_missing(&timeline(app, &platform(), Some(tenant(2)), order).await);
+    is_missing(&timeline(app, &operator(), Some(tenant(2)), order).await);
+    is_missing(&timeline(app, &platform(), None, 404.try_into().unwrap()).await);
+    assert!(timeline(app, &platform(), Some(TENANT), order).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_shown_in_order() {
+    let (world, process) = running().await;
+    let app = &process.app;
+    let order = process.paid().await.id;
+    pass(secs(1)).await;
+    world.unbind_changed();
+    ship_order(app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap();
+    pass(secs(1)).await;
+    world.broker.declare(&queues::topology(world.pending_timeout)).await.unwrap();
+    pass(secs(10)).await;
+    let rows = world.rows().await;
+    let shipped = rows.iter().find(|row| row.event_type == "ORDER_STATUS_CHANGED").unwrap();
+    let id = shipped.event_id.as_str();
+    let redrive = |reason| RedriveEvents {
+        rows: Rows::Events(ids(&[id])),
+        dry_run: false,
+        pace: Pace::default(),
+        reason,
+    };
+    for reason in [Some(reason()), None] {
+        redrive_events(&app.outbox, &acting(&operator()), redrive(reason)).await.unwrap();
+        pass(secs(1)).await;
+    }
+    let way = async |context, kind| {
+        let shown = timeline(app, &context, None, order).await.unwrap();
+        assert!(shown.items.is_sorted_by_key(|item| item.at));
+        let of_event = shown.items.into_iter().filter(|it| it.event_id.as_ref() == Some(&shipped.event_id));
+        let lines = of_event.filter(|item| item.kind == kind);
+        lines.map(|item| (item.what, item.status.unwrap(), item.attempts, item.detail)).collect::<Vec<_>>()
+    };
+    let line = |what: &str, status, attempts, detail: Option<&str>| {
+        (what.to_owned(), status, Some(attempts), detail.map(str::to_owned))
+    };
+    let error = "消息发送失败: returned: 312 NO_ROUTE";
+    let expected = [
+        line("not confirmed; to be published again", "RETRY", 1, Some(error)),
+        line("confirmed by the broker", "SENT", 2, None),
+        line("to be published once more", "RETRY", 0, Some("user:9: the printer has paper again")),
+        line("confirmed by the broker", "SENT", 1, None),
+        line("to be published once more", "RETRY", 0, Some("user:9")),
+        line("confirmed by the broker", "SENT", 1, None),
+    ];
+    assert_eq!(way(operator(), TimelineKind::Published).await, expected);
+    let silent = expected.map(|(what, status, attempts, _)| (what, status, attempts, None));
+    assert_eq!(way(by(BUYER), TimelineKind::Published).await, silent, "errors and names are for operators");
+    let consumed = way(by(BUYER), TimelineKind::Consumed).await;
+    for consumer in ["status-sync", "buyer-credit"] {
+        let of = |what: &str| consumed.iter().filter(|(it, ..)| *it == format!("{what} {consumer}")).count();
+        assert_eq!((of("applied by"), of("duplicate ignored by")), (1, 2), "{consumed:?}");
+    }
+    let firsts = consumed.iter().take_while(|(what, ..)| what.starts_with("applied by")).count();
+    assert_eq!(consumed.len(), firsts * 3, "what is ignored comes after what was applied: {consumed:?}");
+    process.app.tx.tasks.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_and_redriven_shows_both() {
+    let world = World::new().await;
+    let process = world.process();
+    world.unbind_changed();
+    process.start_relay("relay", RelaySettings::default());
+    let order = process.paid().await.id;
+    ship_order(&process.app, &by(SELLER), order, Shipment::new("SF".into(), "SF-1".into()).unwrap())
+        .await
+        .unwrap();
+    pass(secs(200)).await;
+    let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
+    let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
+    let redrive = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
+    assert_eq!(redrive_events(&process.app.outbox, &acting(&operator()), redrive).await.unwrap().redriven, 1);
+    pass(secs(1)).await;
+    let shown = timeline(&process.app, &by(BUYER), None, order).await.unwrap();
+    let mut published = whats(&shown, TimelineKind::Published);
+    published.retain(|what| *what != "confirmed by the broker");
+    let (again, given_up) =
+        ("not confirmed; to be published again", "given up before the broker confirmed it");
+    assert_eq!(published, [again, again, again, given_up, "to be published once more", again]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_wrong_is_told_to_operators_alone() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await.id;
+    let created = world.rows().await[0].event_id.to_string();
+    world.fail(&[&created]).await;
+    let row = world.row(&created).await;
+    let mut unit = world.store.begin().await.unwrap();
+    let (queue, now) = ("inventory.update.queue", world.now());
+    unit.outbox()
+        .record(&[Consumption {
+            consumer: "inventory".into(),
+            event_id: row.event_id.clone(),
+            event_type: row.event_type.clone(),
+            aggregate: row.aggregate.clone(),
+            aggregate_seq: 1,
+            expected: Expected::Absent,
+            status: ConsumeStatus::Dead,
+            attempts: 4,
+            next_retry_time: None,
+            lease_until: None,
+            error_message: Some("swordfish 1".into()),
+            idempotency_key: None,
+            consume_result: None,
+            payload_hash: String::new(),
+            trace_id: String::new(),
+            cost_ms: 0,
+            consume_time: now,
+        }])
+        .await
+        .unwrap();
+    let letter = DeadLetter {
+        queue: queue.into(),
+        key: created.clone(),
+        tenant: TENANT,
+        event_type: None,
+        trace_id: None,
+        body: row.payload.clone(),
+        reason: "swordfish 2".into(),
+        died_at: now,
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    };
+    unit.outbox().park(&[letter]).await.unwrap();
+    unit.commit().await.unwrap();
+    pass(secs(5)).await;
+    let note = Reason::new("swordfish 3".into()).unwrap();
+    let discard = DiscardLetters { letters: keys(&[&created]), dry_run: false, reason: note };
+    discard_dead_letters(&process.app.outbox, &acting(&operator()), discard).await.unwrap();
+    let seen = async |context| {
+        let shown = timeline(&process.app, &context, None, order).await.unwrap();
+        let wrong = |item: &&TimelineItem| item.kind > TimelineKind::Event;
+        let lines = shown.items.into_iter().filter(|item| wrong(&item));
+        lines.map(|item| (item.what, item.status, item.detail)).collect::<Vec<_>>()
+    };
+    let told = seen(operator()).await;
+    let line = |what: &str, status, detail: &str| (what.to_owned(), Some(status), Some(detail.to_owned()));
+    let expected = [
+        line("given up before the broker confirmed it", "FAILED", "消息发送失败: NO_ROUTE"),
+        line("given up by inventory", "DEAD", "swordfish 1"),
+        line("parked for a person", "OPEN", "swordfish 2"),
+        line("given up by a person", "DISCARDED", "swordfish 3"),
+    ];
+    assert_eq!(told, expected);
+    let silent: Vec<_> = told.into_iter().map(|(what, status, _)| (what, status, None)).collect();
+    assert_eq!(seen(by(BUYER)).await, silent);
+    assert_eq!(seen(by(SELLER)).await, silent);
+}

@@ -1,0 +1,76 @@
+//! What a message says.
+
+use std::time::Duration;
+
+use handover_events::Envelope;
+use handover_outbox::RelaySettings;
+use handover_outbox::ports::*;
+
+use super::carrier::{Publication, willing};
+use crate::support::{World, millis, pass, sample, secs};
+
+async fn published(timeout: Duration, events: impl Fn(&World) -> Vec<NewEvent>) -> Vec<Publication> {
+    let world = World::with_timeout(timeout).await;
+    let (broker, windows) = willing();
+    let process = world.process_on(broker);
+    process.start_relay("relay-1", RelaySettings::default());
+    process.commit(events(&world)).await;
+    pass(millis(100)).await;
+    windows.all()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_carries_the_envelope_and_the_properties_of_the_contract() {
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let metadata = EventMetadata {
+        trace_id: Some("trace-xxx".into()),
+        traceparent: Some(traceparent.into()),
+        ..EventMetadata::default()
+    };
+    let sent = published(secs(900), |world| {
+        vec![NewEvent { metadata: metadata.clone(), ..world.event("e-1", 1, &sample::created(7)) }]
+    })
+    .await;
+    let Publication { key, message, .. } = &sent[0];
+    assert_eq!(key, "order.created");
+    assert_eq!(message.message_id.as_deref(), Some("e-1"));
+    assert_eq!(message.kind.as_deref(), Some("ORDER_CREATED"));
+    assert_eq!(message.correlation_id.as_deref(), Some("trace-xxx"));
+    let headers: Vec<(&str, &str)> =
+        message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(
+        headers,
+        [("aggregateId", "7"), ("aggregateType", "Order"), ("tenantId", "1"), ("traceparent", traceparent)]
+    );
+    let start = "{\"eventId\":\"e-1\",\"eventType\":\"ORDER_CREATED\",\"aggregateType\":\"Order\",\
+                 \"aggregateId\":7,\"occurredAt\":\"2026-02-04T10:30:00.000000Z\",\"traceId\":\"trace-xxx\",\
+                 \"payload\":{\"orderId\":7,";
+    assert!(message.body.starts_with(start), "{}", message.body);
+    assert!(message.body.contains("\"totalAmount\":88.50"), "money keeps its two decimals: {}", message.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_without_metadata_is_traced_by_its_own_id() {
+    let sent = published(secs(900), |world| {
+        let bare = EventMetadata::default();
+        vec![NewEvent { metadata: bare, aggregate_seq: 0, ..world.event("by-hand", 0, &sample::paid(7)) }]
+    })
+    .await;
+    let message = &sent[0].message;
+    assert_eq!(message.correlation_id.as_deref(), Some("by-hand"));
+    assert_eq!(Envelope::parse(&message.body).unwrap().trace_id, "by-hand");
+    assert!(!message.headers.contains_key("traceparent"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_goes_with_its_ttl_in_the_key_unless_that_is_the_default() {
+    for (timeout, key) in [
+        (secs(15 * 60), "order.timeout.delay"),
+        (secs(30), "order.timeout.delay.30000ms"),
+        (millis(50), "order.timeout.delay.50ms"),
+    ] {
+        let sent =
+            published(timeout, |world| vec![world.event("t-1", 1, &sample::timeout(7, world.now()))]).await;
+        assert_eq!(sent[0].key, key);
+    }
+}

@@ -1,0 +1,24 @@
+//! The relay: what becomes of a row, in which order rows go, and who may publish them.
+
+mod carrier;
+mod clock_steps;
+mod messages;
+mod order;
+mod outages;
+mod outcomes;
+mod ownership;
+mod windows;
+
+use handover_outbox::RelaySettings;
+use handover_outbox::ports::Broker;
+
+use crate::support::{Process, World, millis, pass};
+
+/// A deployment with one process whose relay runs on this broker.
+async fn relay_on(broker: std::sync::Arc<dyn Broker>, settings: RelaySettings) -> (World, Process) {
+    let world = World::new().await;
+    let process = world.process_on(broker);
+    process.start_relay("relay-1", settings);
+    pass(millis(1)).await;
+    (world, process)
+}

@@ -1,0 +1,303 @@
+//! A deployment in memory: one store, one broker, one virtual clock, and as many processes as a test asks for.
+
+mod faulty_store;
+mod samples;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use handover_application::ports::*;
+use handover_application::queues::{self, CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, WEBHOOK_QUEUE};
+use handover_application::use_cases::*;
+use handover_application::*;
+use handover_domain::*;
+use handover_events::*;
+use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_outbox::consumers::{Consumer, DeadLetterDrainer, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::relay::Relay;
+use handover_outbox::*;
+
+pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults, UNSTORABLE};
+pub(crate) use samples::{by, event_id, gateway, message, money, report, sample};
+
+pub(crate) const TENANT: TenantId = TenantId::DEFAULT;
+pub(crate) const SELLER: i64 = 20;
+pub(crate) const BUYER: i64 = 10;
+
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Lets virtual time pass, and everything that is due by then happen.
+#[allow(clippy::disallowed_methods, reason = "the runtime's time is paused: nobody waits for real time")]
+pub(crate) async fn pass(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// Waits in virtual time until the condition holds; tells how long that took. Fails after `within`.
+pub(crate) async fn eventually(within: Duration, mut holds: impl AsyncFnMut() -> bool) -> Duration {
+    let begun = tokio::time::Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() <= within, "not within {within:?}");
+        pass(millis(10)).await;
+    }
+    begun.elapsed()
+}
+
+/// What all processes of a deployment share.
+pub(crate) struct World {
+    pub(crate) clock: VirtualClock,
+    pub(crate) store: MemoryStore,
+    pub(crate) broker: MemoryBroker,
+    pub(crate) pending_timeout: Duration,
+    /// What failed events mean for later ones, to the processes started from now on.
+    pub(crate) on_failed: OnFailed,
+    chance: Arc<SeededChance>,
+}
+
+/// One process.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) app: App,
+    pub(crate) wake: Wake,
+    pub(crate) faults: StoreFaults,
+}
+
+impl World {
+    /// A deployment with its topology declared.
+    pub(crate) async fn new() -> World {
+        World::with_timeout(DEFAULT_TIMEOUT).await
+    }
+
+    pub(crate) async fn with_timeout(pending_timeout: Duration) -> World {
+        let clock = VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap());
+        let port: Arc<dyn Clock> = Arc::new(clock.clone());
+        let store = MemoryStore::new(Arc::clone(&port), Wake::default());
+        let broker = MemoryBroker::new(port);
+        broker.declare(&queues::topology(pending_timeout)).await.unwrap();
+        let on_failed = OnFailed::Continue;
+        World { clock, store, broker, pending_timeout, on_failed, chance: Arc::new(SeededChance::new(7)) }
+    }
+
+    pub(crate) fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        self.process_on(Arc::new(self.broker.clone()))
+    }
+
+    /// A process whose way to the broker is this one.
+    pub(crate) fn process_on(&self, broker: Arc<dyn Broker>) -> Process {
+        let (wake, faults) = (Wake::default(), StoreFaults::default());
+        let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
+        let tx = Transactor {
+            store: Arc::new(FaultyStore { inner, faults: faults.clone() }),
+            tasks: Tasks::default(),
+            clock: Arc::new(self.clock.clone()),
+            chance: self.chance.clone(),
+            policy: TxPolicy::default(),
+        };
+        let (pending_timeout, on_failed) = (self.pending_timeout, self.on_failed);
+        let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };
+        Process { app: App::new(tx, broker, rules), wake, faults }
+    }
+
+    pub(crate) async fn view(&self) -> Box<dyn MarketView> {
+        self.store.view().await.unwrap()
+    }
+
+    pub(crate) async fn row(&self, id: &str) -> OutboxRow {
+        let id = event_id(id);
+        let rows = self.view().await.outbox_view().outbox_by_event(std::slice::from_ref(&id)).await.unwrap();
+        rows.into_iter().next().unwrap_or_else(|| panic!("{id} is in no outbox"))
+    }
+
+    pub(crate) async fn status(&self, id: &str) -> OutboxStatus {
+        self.row(id).await.status
+    }
+
+    /// Every row of the outbox, oldest first.
+    pub(crate) async fn rows(&self) -> Vec<OutboxRow> {
+        let mut rows = self
+            .view()
+            .await
+            .outbox_view()
+            .outbox_page(&OutboxFilter::default(), None, 10_000)
+            .await
+            .unwrap();
+        rows.reverse();
+        rows
+    }
+
+    /// The types of an order's events, in their order.
+    pub(crate) async fn history(&self, order: OrderId) -> Vec<(i64, String)> {
+        let rows = self.rows().await;
+        let of_order =
+            rows.into_iter().filter(|row| row.aggregate.kind == "Order" && row.aggregate.id == order.get());
+        of_order.map(|row| (row.aggregate_seq, row.event_type)).collect()
+    }
+
+    pub(crate) async fn order(&self, id: OrderId) -> Order {
+        self.view().await.order_by_id(TENANT, id).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn product(&self, id: ProductId) -> Product {
+        self.view().await.product_by_id(TENANT, id).await.unwrap().unwrap()
+    }
+
+    /// From now on no queue takes a changed status; every other event has its queues.
+    pub(crate) fn unbind_changed(&self) {
+        for queue in [STATUS_SYNC_QUEUE, CREDIT_QUEUE, WEBHOOK_QUEUE] {
+            assert!(self.broker.unbind(queue, "order.status.changed"), "{queue}");
+        }
+    }
+
+    pub(crate) async fn depth(&self, queue: &str) -> QueueDepth {
+        let depths = self.broker.queues().await.unwrap();
+        depths.into_iter().find(|depth| depth.name == queue).unwrap()
+    }
+
+    /// The consume log's row.
+    pub(crate) async fn log(&self, consumer: &str, id: &str) -> Option<ConsumeRecord> {
+        self.view().await.outbox_view().consumption(consumer, &event_id(id)).await.unwrap()
+    }
+
+    pub(crate) async fn log_status(&self, consumer: &str, id: &str) -> Option<ConsumeStatus> {
+        self.log(consumer, id).await.map(|record| record.status)
+    }
+
+    pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
+        let filter = DeadLetterFilter::default();
+        let newest_first =
+            self.view().await.outbox_view().dead_letters_page(&filter, None, 1_000).await.unwrap();
+        newest_first.into_iter().rev().map(|letter| letter.effect).collect()
+    }
+
+    /// Puts the message of an outbox row into a queue, as the relay and the broker would.
+    pub(crate) async fn deliver(&self, queue: &str, id: &str) {
+        let row = self.row(id).await;
+        assert!(self.broker.inject(queue, message(&row)));
+    }
+
+    /// Makes rows SENT without any message: what a broker that lost them leaves.
+    pub(crate) async fn pretend_sent(&self, ids: &[&str]) {
+        let proofs: Vec<Confirmed> = ids.iter().map(|id| proof(id)).collect();
+        let mut unit = self.store.begin().await.unwrap();
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), self.now()).await.unwrap();
+        unit.commit().await.unwrap();
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "plays the broker that has taken the message")]
+fn proof(id: &str) -> Confirmed {
+    match Outgoing::new(event_id(id), String::new(), Message::default()).confirmed() {
+        PublishOutcome::Confirmed(proof) => proof,
+        PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => {
+            unreachable!("a confirm is a confirm")
+        }
+    }
+}
+
+impl Process {
+    /// Commits events as a use case would.
+    pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
+        with_tx(&self.app.tx, move |unit, _| {
+            let events = events.clone();
+            Box::pin(async move { unit.outbox().append(&events).await })
+        })
+        .await
+        .unwrap();
+    }
+
+    pub(crate) fn start_relay(&self, name: &str, settings: RelaySettings) {
+        let relay =
+            Relay::new(self.app.outbox.clone(), self.wake.clone(), RelayId(name.to_owned()), settings);
+        drop(self.app.tx.tasks.spawn(relay.run()));
+    }
+
+    /// Starts a consumer and waits until it takes events.
+    pub(crate) async fn start_consumer(&self, subscriber: &Subscriber<Work>, settings: ConsumerSettings) {
+        let consumer =
+            Consumer::new(self.app.outbox.clone(), subscriber.bind(&self.app.tx.store), Arc::new(settings));
+        drop(self.app.tx.tasks.spawn(consumer.run()));
+        pass(millis(1)).await;
+    }
+
+    pub(crate) fn start_drainer(&self, subscribers: &[Subscriber<Work>]) {
+        let bound: Vec<_> = subscribers.iter().map(|it| it.bind(&self.app.tx.store)).collect();
+        let drainer = DeadLetterDrainer::new(self.app.outbox.clone(), &bound, &Arc::default());
+        drop(self.app.tx.tasks.spawn(drainer.run()));
+    }
+
+    /// The simulated crash, and what it leaves behind.
+    pub(crate) async fn kill(&self) {
+        self.app.tx.tasks.kill();
+        self.app.tx.tasks.ended().await;
+    }
+
+    pub(crate) async fn listed(&self) -> Product {
+        let command = ListProduct { title: "a camera".to_owned().try_into().unwrap(), price: money(8_850) };
+        list_product(&self.app, &by(SELLER), command).await.unwrap()
+    }
+
+    pub(crate) async fn ordered(&self) -> Order {
+        let product = self.listed().await.id;
+        place_order(&self.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap()
+    }
+
+    pub(crate) async fn started_payment(&self, order: OrderId) -> Payment {
+        let command = StartPayment { order, method: "card".into() };
+        start_payment(&self.app, &by(BUYER), command).await.unwrap()
+    }
+
+    /// The gateway's report about a payment.
+    pub(crate) async fn settle(
+        &self,
+        payment: &Payment,
+        result: PaymentResult,
+    ) -> Result<Payment, UseCaseError> {
+        settle_payment(&self.app, &gateway(), report(payment, result)).await
+    }
+
+    pub(crate) async fn paid(&self) -> Order {
+        let order = self.ordered().await;
+        let payment = self.started_payment(order.id).await;
+        self.settle(&payment, PaymentResult::Success).await.unwrap();
+        find_order(&self.app, &by(BUYER), order.id).await.unwrap()
+    }
+}
+
+/// The first record that a consumer has of this event.
+pub(crate) fn first_record(
+    row: OutboxRow,
+    consumer: &str,
+    status: ConsumeStatus,
+    at: DateTime<Utc>,
+) -> Consumption {
+    Consumption {
+        consumer: consumer.into(),
+        event_id: row.event_id,
+        event_type: row.event_type,
+        aggregate: row.aggregate,
+        aggregate_seq: row.aggregate_seq,
+        expected: Expected::Absent,
+        status,
+        attempts: 0,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: None,
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: String::new(),
+        cost_ms: 0,
+        consume_time: at,
+    }
+}

@@ -1,0 +1,215 @@
+//! Listing, buying, shipping, completing, cancelling.
+
+use handover_application::use_cases::*;
+use handover_application::{Actor, CommandContext};
+use handover_domain::*;
+use handover_events::Trace;
+use handover_events::*;
+use handover_outbox::ports::EventMetadata;
+
+use crate::support::{BUYER, SELLER, World, by, gateway, money, report};
+
+pub(crate) const STRANGER: i64 = 99;
+
+pub(crate) fn shipment() -> Shipment {
+    Shipment::new("SF".into(), "SF-1".into()).unwrap()
+}
+
+fn elsewhere(user: i64) -> CommandContext {
+    CommandContext { tenant: 2.try_into().unwrap(), ..by(user) }
+}
+
+fn is_missing<T>(result: &Result<T, UseCaseError>) -> bool {
+    matches!(result, Err(UseCaseError::NotFound { .. }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listed_product_is_on_sale() {
+    let world = World::new().await;
+    let product = world.process().listed().await;
+    assert_eq!((product.status, product.version), (ProductStatus::OnSale, 1));
+    assert_eq!((product.seller.get(), product.price), (SELLER, money(8_850)));
+    assert_eq!(world.product(product.id).await, product);
+    assert!(world.rows().await.is_empty(), "a listing announces nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_placed_order_takes_the_product_and_announces_itself_with_its_timeout() {
+    let world = World::new().await;
+    let process = world.process();
+    let product = process.listed().await;
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned();
+    let trace = Trace { trace_id: "trace-xxx".into(), traceparent: Some(traceparent.clone()) };
+    let context = CommandContext { trace, ..by(BUYER) };
+    let order = place_order(&process.app, &context, PlaceOrder::of(product.id)).await.unwrap();
+    assert_eq!((order.status, order.version, order.total), (OrderStatus::Pending, 1, product.price));
+    assert_eq!(world.order(order.id).await, order);
+    let taken = world.product(product.id).await;
+    assert_eq!((taken.status, taken.version), (ProductStatus::Sold, 2));
+    let rows = world.rows().await;
+    let events: Vec<(&str, i64)> =
+        rows.iter().map(|row| (row.event_type.as_str(), row.aggregate_seq)).collect();
+    assert_eq!(events, [("ORDER_CREATED", 1), ("ORDER_TIMEOUT", 1)]);
+    for row in rows {
+        let metadata = EventMetadata {
+            trace_id: Some("trace-xxx".into()),
+            request_id: None,
+            user_id: Some(BUYER),
+            traceparent: Some(traceparent.clone()),
+        };
+        assert_eq!(row.metadata, metadata);
+        assert_eq!(
+            (row.aggregate.id, row.max_retry_count, row.status),
+            (order.id.get(), 3, OutboxStatus::New)
+        );
+        assert_eq!(row.create_time, order.create_time);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_buyers_own() {
+    let world = World::new().await;
+    let process = world.process();
+    let app = &process.app;
+    let product = process.listed().await.id;
+    let place =
+        async |context: &CommandContext, product| place_order(app, context, PlaceOrder::of(product)).await;
+    assert!(is_missing(&place(&by(BUYER), 404.try_into().unwrap()).await));
+    assert!(is_missing(&place(&elsewhere(BUYER), product).await));
+    let own = place(&by(SELLER), product).await;
+    assert!(matches!(own, Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::OwnProduct)))));
+    assert!(matches!(place(&gateway(), product).await, Err(UseCaseError::NotAllowed { .. })));
+    shelve_product(app, &by(SELLER), product, Shelf::Off).await.unwrap();
+    let hidden = place(&by(BUYER), product).await;
+    assert!(matches!(
+        hidden,
+        Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
+    ));
+    shelve_product(app, &by(SELLER), product, Shelf::On).await.unwrap();
+    place(&by(BUYER), product).await.unwrap();
+    let sold = place(&by(STRANGER), product).await;
+    assert!(matches!(
+        sold,
+        Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
+    ));
+    assert_eq!(world.rows().await.len(), 2, "what is refused announces nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_its_seller_shelves_a_product_that_is_not_sold() {
+    let world = World::new().await;
+    let process = world.process();
+    let product = process.listed().await.id;
+    let other = shelve_product(&process.app, &by(STRANGER), product, Shelf::Off).await;
+    assert!(matches!(other, Err(UseCaseError::Product(ProductRefusal::NotTheSeller))));
+    let shown = shelve_product(&process.app, &by(SELLER), product, Shelf::On).await;
+    assert!(matches!(shown, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
+    place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
+    let sold = shelve_product(&process.app, &by(SELLER), product, Shelf::Off).await;
+    assert!(matches!(sold, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paid_order_is_shipped_by_its_seller_and_completed_by_its_buyer() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.paid().await;
+    assert_eq!((order.status, order.pay_time.is_some()), (OrderStatus::Paid, true));
+    let shipped = ship_order(&process.app, &by(SELLER), order.id, shipment()).await.unwrap();
+    assert_eq!((shipped.status, shipped.shipment), (OrderStatus::Shipped, Some(shipment())));
+    let completed = complete_order(&process.app, &by(BUYER), order.id).await.unwrap();
+    assert_eq!((completed.status, completed.version), (OrderStatus::Completed, 4));
+    assert_eq!(world.order(order.id).await, completed);
+    let events: Vec<(i64, &str)> = vec![
+        (1, "ORDER_CREATED"),
+        (1, "ORDER_TIMEOUT"),
+        (2, "ORDER_PAID"),
+        (3, "ORDER_STATUS_CHANGED"),
+        (4, "ORDER_STATUS_CHANGED"),
+    ];
+    let history = world.history(order.id).await;
+    assert_eq!(history.iter().map(|(seq, name)| (*seq, name.as_str())).collect::<Vec<_>>(), events);
+    assert_eq!(world.product(order.product).await.status, ProductStatus::Sold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_order_frees_its_product_and_stays_cancelled() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await;
+    let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+    assert_eq!(
+        (cancelled.status, cancelled.cancel_reason),
+        (OrderStatus::Cancelled, Some(CancelReason::Buyer))
+    );
+    assert_eq!(world.product(order.product).await.status, ProductStatus::OnSale);
+    assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
+    let again = cancel_order(&process.app, &by(BUYER), order.id).await;
+    assert!(matches!(again, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))));
+    place_order(&process.app, &by(STRANGER), PlaceOrder::of(order.product)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_find_no_order_and_the_wrong_party_is_not_allowed() {
+    let world = World::new().await;
+    let process = world.process();
+    let app = &process.app;
+    let order = process.paid().await;
+    let before = world.rows().await;
+    for context in [by(STRANGER), elsewhere(BUYER), elsewhere(SELLER)] {
+        assert!(is_missing(&find_order(app, &context, order.id).await));
+        assert!(is_missing(&cancel_order(app, &context, order.id).await));
+        assert!(is_missing(&ship_order(app, &context, order.id, shipment()).await));
+        assert!(is_missing(&complete_order(app, &context, order.id).await));
+        let pay = StartPayment { order: order.id, method: "card".into() };
+        assert!(is_missing(&start_payment(app, &context, pay).await));
+    }
+    let not_allowed = |result: Result<Order, UseCaseError>| {
+        matches!(result, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. })))
+    };
+    assert!(not_allowed(cancel_order(app, &by(SELLER), order.id).await));
+    assert!(not_allowed(ship_order(app, &by(BUYER), order.id, shipment()).await));
+    assert!(not_allowed(complete_order(app, &by(SELLER), order.id).await));
+    for actor in [Actor::Gateway, Actor::System("a job")] {
+        let context = CommandContext { actor, ..by(BUYER) };
+        let answer = ship_order(app, &context, order.id, shipment()).await;
+        assert!(matches!(answer, Err(UseCaseError::NotAllowed { .. })));
+        assert!(matches!(find_order(app, &context, order.id).await, Err(UseCaseError::NotAllowed { .. })));
+    }
+    assert_eq!(world.order(order.id).await, order);
+    assert_eq!(world.rows().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_status_does_not_allow_changes_nothing() {
+    let world = World::new().await;
+    let process = world.process();
+    let app = &process.app;
+    let wrong = |result: Result<Order, UseCaseError>| {
+        matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. })))
+    };
+    let pending = process.ordered().await;
+    assert!(wrong(ship_order(app, &by(SELLER), pending.id, shipment()).await));
+    assert!(wrong(complete_order(app, &by(BUYER), pending.id).await));
+    let paid = process.paid().await;
+    assert!(wrong(cancel_order(app, &by(BUYER), paid.id).await));
+    assert!(wrong(complete_order(app, &by(BUYER), paid.id).await));
+    ship_order(app, &by(SELLER), paid.id, shipment()).await.unwrap();
+    assert!(wrong(ship_order(app, &by(SELLER), paid.id, shipment()).await));
+    assert!(wrong(cancel_order(app, &by(BUYER), paid.id).await));
+    assert_eq!(world.order(pending.id).await, pending);
+    let payment = StartPayment { order: paid.id, method: "card".into() };
+    let late = start_payment(app, &by(BUYER), payment).await;
+    assert!(matches!(late, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_about_no_payment_finds_nothing() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await;
+    let mut payment = process.started_payment(order.id).await;
+    payment.id = 404.try_into().unwrap();
+    let answer = settle_payment(&process.app, &gateway(), report(&payment, PaymentResult::Success)).await;
+    assert!(is_missing(&answer));
+}

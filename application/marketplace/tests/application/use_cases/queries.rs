@@ -1,0 +1,107 @@
+//! Pages, and who sees what.
+
+use handover_application::ports::OrderSide;
+use handover_application::use_cases::*;
+use handover_application::{Actor, CommandContext, Role};
+use handover_domain::*;
+use handover_outbox::operations::{OperationError, outbox, queues};
+use handover_outbox::ports::OutboxFilter;
+
+use super::orders::STRANGER;
+use crate::support::{BUYER, SELLER, World, by};
+
+fn as_role(role: Role) -> CommandContext {
+    CommandContext { actor: Actor::User { id: 1.try_into().unwrap(), roles: vec![role] }, ..by(1) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn products_come_in_pages_newest_first() {
+    let world = World::new().await;
+    let process = world.process();
+    let mut listed = Vec::new();
+    for _ in 0..25 {
+        listed.push(process.listed().await.id);
+    }
+    listed.reverse();
+    let (mut seen, mut sizes, mut before) = (Vec::new(), Vec::new(), None);
+    loop {
+        let page = products(&process.app, &by(BUYER), None, before, 10).await.unwrap();
+        sizes.push(page.items.len());
+        seen.extend(page.items.iter().map(|product| product.id));
+        let Some(next) = page.next else { break };
+        before = Some(next.try_into().unwrap());
+    }
+    assert_eq!((seen, sizes), (listed, vec![10, 10, 5]));
+    let whole = products(&process.app, &by(BUYER), None, None, 25).await.unwrap();
+    assert_eq!((whole.items.len(), whole.next), (25, None), "a full last page has no next");
+    let sold = products(&process.app, &by(BUYER), Some(ProductStatus::Sold), None, 10).await.unwrap();
+    assert!(sold.items.is_empty());
+    let elsewhere = CommandContext { tenant: 2.try_into().unwrap(), ..by(BUYER) };
+    assert!(products(&process.app, &elsewhere, None, None, 10).await.unwrap().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn orders_are_listed_to_their_buyer_and_their_seller() {
+    let world = World::new().await;
+    let process = world.process();
+    let app = &process.app;
+    let (first, second) = (process.ordered().await, process.paid().await);
+    let ids = async |user: i64, side, status| -> Vec<OrderId> {
+        let page = orders(app, &by(user), side, status, None, 10).await.unwrap();
+        page.items.iter().map(|order| order.id).collect()
+    };
+    assert_eq!(ids(BUYER, OrderSide::Buyer, None).await, [second.id, first.id]);
+    assert_eq!(ids(SELLER, OrderSide::Seller, None).await, [second.id, first.id]);
+    assert_eq!(ids(BUYER, OrderSide::Buyer, Some(OrderStatus::Paid)).await, [second.id]);
+    assert!(ids(BUYER, OrderSide::Seller, None).await.is_empty());
+    assert!(ids(STRANGER, OrderSide::Buyer, None).await.is_empty());
+    let page = orders(app, &by(BUYER), OrderSide::Buyer, None, None, 1).await.unwrap();
+    assert_eq!(page.next, Some(second.id.get()));
+    let last = orders(app, &by(BUYER), OrderSide::Buyer, None, Some(second.id), 1).await.unwrap();
+    assert_eq!((last.items[0].id, last.next), (first.id, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outbox_is_for_operators_each_in_its_tenant_and_for_platform_whole() {
+    let world = World::new().await;
+    let process = world.process();
+    let app = &process.app;
+    process.ordered().await;
+    let page = async |context: &CommandContext, tenant: Option<i64>| {
+        let tenant = tenant.map(|id| id.try_into().unwrap());
+        let filter = OutboxFilter { tenant, ..OutboxFilter::default() };
+        Ok::<_, UseCaseError>(outbox(&app.outbox, &context.operator()?, filter, None, 10).await?)
+    };
+    assert!(matches!(page(&by(BUYER), None).await, Err(UseCaseError::NotAllowed { .. })));
+    assert!(matches!(page(&as_role(Role::Pii), None).await, Err(UseCaseError::NotAllowed { .. })));
+    assert_eq!(page(&as_role(Role::Operator), None).await.unwrap().items.len(), 2);
+    let elsewhere = CommandContext { tenant: 2.try_into().unwrap(), ..as_role(Role::Operator) };
+    assert!(page(&elsewhere, None).await.unwrap().items.is_empty());
+    assert!(matches!(page(&elsewhere, Some(1)).await, Err(UseCaseError::NotFound { .. })));
+    let platform = CommandContext { tenant: 2.try_into().unwrap(), ..as_role(Role::Platform) };
+    assert_eq!(page(&platform, None).await.unwrap().items.len(), 2);
+    assert!(page(&platform, Some(2)).await.unwrap().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn queue_depths_are_for_every_operator() {
+    let world = World::new().await;
+    let process = world.process();
+    let operator = as_role(Role::Operator).operator().unwrap();
+    assert_eq!(queues(&process.app.outbox, &operator).await.unwrap().len(), 11);
+    world.broker.set_reachable(false);
+    let away = queues(&process.app.outbox, &operator).await;
+    assert!(matches!(away, Err(OperationError::Broker(_))), "{away:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_found_by_its_parties() {
+    let world = World::new().await;
+    let process = world.process();
+    let order = process.ordered().await;
+    for user in [BUYER, SELLER] {
+        assert_eq!(find_order(&process.app, &by(user), order.id).await.unwrap(), order);
+    }
+    let product = find_product(&process.app, &by(STRANGER), order.product).await.unwrap();
+    assert_eq!(product.status, ProductStatus::Sold);
+}

@@ -1,0 +1,204 @@
+//! Commits whose answer is lost, commits that are lost, and stores that ask to try again: each command happens once,
+//! and its caller is told so.
+
+use handover_application::use_cases::*;
+use handover_domain::*;
+use handover_outbox::ports::StoreError;
+use handover_outbox::with_tx;
+use tokio::time::Instant;
+
+use super::orders::shipment;
+use crate::support::{BUYER, CommitFault, Process, SELLER, World, by, millis, secs};
+
+const FAULTS: [&[CommitFault]; 5] = [
+    &[CommitFault::AnswerLost],
+    &[CommitFault::Lost],
+    &[CommitFault::Transient],
+    &[CommitFault::Lost, CommitFault::AnswerLost],
+    &[CommitFault::Transient, CommitFault::Lost, CommitFault::Transient],
+];
+
+/// A process that has its ids already, so that the next commit is the command's.
+async fn warm(world: &World) -> Process {
+    let process = world.process();
+    process.paid().await;
+    process
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_product_is_listed_once() {
+    for faults in FAULTS {
+        let world = World::new().await;
+        let process = warm(&world).await;
+        process.faults.next_commits(faults.iter().copied());
+        let product = process.listed().await;
+        let all = products(&process.app, &by(BUYER), None, None, 100).await.unwrap().items;
+        assert_eq!((all.len(), &all[0]), (2, &product), "{faults:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_placed_once() {
+    for faults in FAULTS {
+        let world = World::new().await;
+        let process = warm(&world).await;
+        let product = process.listed().await.id;
+        process.faults.next_commits(faults.iter().copied());
+        let order = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
+        assert_eq!(world.order(order.id).await, order, "{faults:?}");
+        assert_eq!(world.history(order.id).await.len(), 2);
+        assert_eq!(world.product(product).await.version, 2);
+        let side = handover_application::ports::OrderSide::Buyer;
+        assert_eq!(orders(&process.app, &by(BUYER), side, None, None, 100).await.unwrap().items.len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_step_of_an_order_is_taken_once() {
+    for faults in FAULTS {
+        let world = World::new().await;
+        let process = warm(&world).await;
+        let order = process.ordered().await.id;
+        let hit = || process.faults.next_commits(faults.iter().copied());
+        hit();
+        let payment = process.started_payment(order).await;
+        hit();
+        let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
+        assert_eq!((settled.status, settled.version), (PaymentStatus::Success, 2), "{faults:?}");
+        hit();
+        let shipped = ship_order(&process.app, &by(SELLER), order, shipment()).await.unwrap();
+        assert_eq!(shipped.status, OrderStatus::Shipped);
+        hit();
+        let completed = complete_order(&process.app, &by(BUYER), order).await.unwrap();
+        assert_eq!((completed.status, completed.version), (OrderStatus::Completed, 4));
+        assert_eq!(world.order(order).await, completed);
+        assert_eq!(world.history(order).await.len(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_cancelled_once_and_its_product_freed_once() {
+    for faults in FAULTS {
+        let world = World::new().await;
+        let process = warm(&world).await;
+        let order = process.ordered().await;
+        process.faults.next_commits(faults.iter().copied());
+        let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
+        assert_eq!((cancelled.status, cancelled.version), (OrderStatus::Cancelled, 2), "{faults:?}");
+        let product = world.product(order.product).await;
+        assert_eq!((product.status, product.version), (ProductStatus::OnSale, 3));
+        assert_eq!(world.history(order.id).await.len(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_product_is_shelved_once() {
+    for faults in FAULTS {
+        let world = World::new().await;
+        let process = warm(&world).await;
+        let product = process.listed().await.id;
+        for (shelf, status, version) in
+            [(Shelf::Off, ProductStatus::OffShelf, 2), (Shelf::On, ProductStatus::OnSale, 3)]
+        {
+            process.faults.next_commits(faults.iter().copied());
+            let after = shelve_product(&process.app, &by(SELLER), product, shelf).await.unwrap();
+            assert_eq!((after.status, after.version), (status, version), "{faults:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_of_ids_whose_commit_is_unknown_is_never_handed_out_twice() {
+    for fault in [CommitFault::AnswerLost, CommitFault::Lost] {
+        let world = World::new().await;
+        let (a, b) = (world.process(), world.process());
+        a.faults.next_commits([fault]);
+        let mut ids: Vec<ProductId> = Vec::new();
+        for _ in 0..150 {
+            ids.push(a.listed().await.id);
+            ids.push(b.listed().await.id);
+        }
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 300);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_gives_in_is_shown_after_eight_attempts_and_nothing_has_changed() {
+    let world = World::new().await;
+    let process = warm(&world).await;
+    let product = process.listed().await.id;
+    let rows = world.rows().await;
+    process.faults.next_commits([CommitFault::Transient; 8]);
+    let (before, begun) = (process.faults.begun(), Instant::now());
+    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Transient(_)))), "{answer:?}");
+    assert_eq!(process.faults.begun() - before, 8);
+    assert!(begun.elapsed() > millis(100) && begun.elapsed() < secs(2), "{:?}", begun.elapsed());
+    assert_eq!(world.rows().await, rows);
+    assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
+    place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_shown_at_once() {
+    let world = World::new().await;
+    let process = warm(&world).await;
+    let product = process.listed().await.id;
+    process.faults.set_away(true);
+    let before = process.faults.asked();
+    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{answer:?}");
+    assert_eq!(process.faults.asked() - before, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_panics_is_an_error_of_its_unit_alone() {
+    let world = World::new().await;
+    let process = warm(&world).await;
+    let answer: Result<(), StoreError> =
+        with_tx(&process.app.tx, |_, _| Box::pin(async { panic!("as this test wants") })).await;
+    assert!(matches!(answer, Err(StoreError::Backend(_))));
+    process.listed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_killed_answers_that_it_is_ending_and_changes_nothing_more() {
+    let world = World::new().await;
+    let process = warm(&world).await;
+    let product = process.listed().await.id;
+    process.kill().await;
+    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{answer:?}");
+    assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_units_run_at_once_than_the_limit_and_all_that_wait_are_served() {
+    let world = World::new().await;
+    let process = warm(&world).await;
+    let running = std::sync::Arc::new(std::sync::Mutex::new((0usize, 0usize)));
+    let units = (0..200).map(|_| {
+        let (tx, running) = (process.app.tx.clone(), std::sync::Arc::clone(&running));
+        async move {
+            with_tx(&tx, move |unit, _| {
+                let running = std::sync::Arc::clone(&running);
+                Box::pin(async move {
+                    {
+                        let mut running = running.lock().unwrap();
+                        running.0 += 1;
+                        running.1 = running.1.max(running.0);
+                    }
+                    unit.outbox().database_now().await?;
+                    running.lock().unwrap().0 -= 1;
+                    Ok::<(), StoreError>(())
+                })
+            })
+            .await
+        }
+    });
+    let answers = futures_util::future::join_all(units).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(running.lock().unwrap().1, handover_outbox::MAX_UNITS);
+}

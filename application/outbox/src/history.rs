@@ -1,0 +1,78 @@
+//! Writing the history of outbox rows.
+
+use chrono::{DateTime, Utc};
+use handover_events::{EventId, HistoryKind, OutboxStatus};
+
+use crate::Attempt;
+use crate::ports::{HistoryEntry, OutboxUnit, Redrive, RedrivenRow, StoreError};
+
+/// Adds entries whose moments were chosen before the first attempt at the unit: after a commit of unknown outcome, only
+/// those that are not there.
+pub async fn add(
+    unit: &mut dyn OutboxUnit,
+    attempt: Attempt,
+    mut entries: Vec<HistoryEntry>,
+) -> Result<(), StoreError> {
+    if attempt.may_have_happened() {
+        let events: Vec<EventId> = entries.iter().map(|entry| entry.event_id.clone()).collect();
+        let there = unit.history_of(&events).await?;
+        entries.retain(|entry| !there.contains(entry));
+    }
+    if entries.is_empty() { Ok(()) } else { unit.add_history(&entries).await }
+}
+
+/// Who redrives, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct RedrivenBy<'a> {
+    /// Who.
+    pub actor: &'a str,
+    /// Why.
+    pub reason: Option<&'a str>,
+}
+
+/// Redrives rows and records who did it and when the broker had confirmed them, which the next confirm replaces. Returns
+/// how many rows moved.
+pub async fn redrive(
+    unit: &mut dyn OutboxUnit,
+    rows: &[Redrive],
+    by: RedrivenBy<'_>,
+    now: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    let moved = unit.redrive(rows, now).await?;
+    let entries: Vec<HistoryEntry> =
+        moved.iter().flat_map(|row| sent(row).into_iter().chain([redriven(row, by, now)])).collect();
+    if !entries.is_empty() {
+        unit.add_history(&entries).await?;
+    }
+    Ok(moved.len() as u64)
+}
+
+/// The confirm of a row that was `SENT`.
+fn sent(row: &RedrivenRow) -> Option<HistoryEntry> {
+    let at = row.sent_time.filter(|_| row.status == OutboxStatus::Sent)?;
+    Some(HistoryEntry {
+        tenant: row.tenant,
+        event_id: row.event_id.clone(),
+        kind: HistoryKind::Sent,
+        consumer: None,
+        attempts: row.retry_count.saturating_add(1),
+        detail: None,
+        at,
+    })
+}
+
+fn redriven(row: &RedrivenRow, by: RedrivenBy<'_>, now: DateTime<Utc>) -> HistoryEntry {
+    let detail = match by.reason {
+        Some(reason) => format!("{}: {reason}", by.actor),
+        None => by.actor.to_owned(),
+    };
+    HistoryEntry {
+        tenant: row.tenant,
+        event_id: row.event_id.clone(),
+        kind: HistoryKind::Redriven,
+        consumer: None,
+        attempts: 0,
+        detail: Some(detail),
+        at: now,
+    }
+}

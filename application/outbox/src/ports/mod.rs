@@ -1,0 +1,41 @@
+//! What the outbox asks of the world. Every MUST here is a rule of the shared contract suite.
+//!
+//! A store is one trait to begin with and many small ones to work with: a unit of work *has* the repositories of the outbox,
+//! and a function asks for the one it needs (`&mut dyn OutboxRepo`).
+
+mod audit;
+mod broker;
+mod clock;
+mod consume;
+mod dead_letters;
+mod history;
+mod leases;
+mod numbered;
+mod outbox;
+mod store;
+
+pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditRepo};
+pub use broker::{
+    Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
+    Requeue, Route, Subscription,
+};
+pub use clock::{Chance, Clock};
+pub use consume::{
+    ConsumeCount, ConsumeLog, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription,
+    Consumption, Expected, Unapplied,
+};
+pub use dead_letters::{
+    DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
+    MAX_LETTER_BODY_BYTES, MAX_LETTER_NAME_BYTES, MAX_LETTER_REASON_BYTES,
+};
+pub use history::{HistoryEntry, HistoryQueries, HistoryRepo};
+pub use leases::{Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
+pub use numbered::Numbered;
+pub use outbox::{
+    Blocked, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter,
+    OutboxQueries, OutboxRepo, OutboxRow, Redrive, RedrivenRow, UnorderedTypes,
+};
+pub(crate) use store::Erased;
+pub use store::{
+    Changed, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, outbox_of,
+};

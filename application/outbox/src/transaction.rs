@@ -1,0 +1,180 @@
+//! The one way into a transaction.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Tasks;
+use crate::counted::tallied;
+use crate::mutants::{Mutant, planted};
+use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork, View, outbox_of};
+
+/// A boxed future that borrows the unit of work.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How often a whole unit is tried before its error is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct TxPolicy {
+    /// Attempts in all.
+    pub attempts: NonZeroU32,
+    /// The longest pause after the first failure; doubled with each.
+    pub pause: Duration,
+    /// After a transient error no attempt begins once this time has passed: waits for a lock that somebody else keeps
+    /// would add up.
+    pub patience: Duration,
+}
+
+impl Default for TxPolicy {
+    fn default() -> Self {
+        TxPolicy {
+            attempts: NonZeroU32::MIN.saturating_add(7),
+            pause: Duration::from_millis(4),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Which attempt at a unit this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt(u32);
+
+impl Attempt {
+    /// Whether an earlier attempt may have been committed without our knowing: look before deciding again.
+    pub const fn may_have_happened(self) -> bool {
+        self.0 > 1
+    }
+}
+
+/// An error that a unit of work can end with.
+pub trait UnitError: From<StoreError> + Send + 'static {
+    /// The store's error inside, if that is what it is.
+    fn store_error(&self) -> Option<&StoreError>;
+}
+
+impl UnitError for StoreError {
+    fn store_error(&self) -> Option<&StoreError> {
+        Some(self)
+    }
+}
+
+/// What [`with_tx`] needs of the process, for units of one type. Clones share it.
+pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
+    /// Where units begin.
+    pub store: Arc<dyn Store<Unit = U, View = V>>,
+    /// Where they run.
+    pub tasks: Tasks,
+    /// Pauses between attempts.
+    pub clock: Arc<dyn Clock>,
+    /// Spreads the pauses.
+    pub chance: Arc<dyn Chance>,
+    /// How often to try.
+    pub policy: TxPolicy,
+}
+
+impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
+    /// The same way into the units of another store.
+    pub(crate) fn with_store<W: ?Sized, X: ?Sized>(
+        &self,
+        store: Arc<dyn Store<Unit = W, View = X>>,
+    ) -> Transactor<W, X> {
+        Transactor {
+            store,
+            tasks: self.tasks.clone(),
+            clock: Arc::clone(&self.clock),
+            chance: Arc::clone(&self.chance),
+            policy: self.policy,
+        }
+    }
+
+    /// The same way for what runs by itself: not in the queue of its callers.
+    pub fn of_its_own(&self) -> Transactor<U, V> {
+        Transactor { tasks: self.tasks.of_its_own(), ..self.clone() }
+    }
+}
+
+impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static> Transactor<U, V> {
+    /// The same way, of whose units the outbox alone is known.
+    pub fn outbox(&self) -> Transactor {
+        self.with_store(outbox_of(&self.store))
+    }
+}
+
+// Derived, it would ask the same of `U` and `V`.
+impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
+    fn clone(&self) -> Self {
+        self.with_store(Arc::clone(&self.store))
+    }
+}
+
+/// Runs `work` in a unit of work and commits it.
+///
+/// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome, so `work` must
+///   choose nothing anew: ids and times come from outside.
+/// - After an error nothing is committed.
+/// - It runs as a task of its own: a caller who goes away cannot cut it between begin and commit.
+pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>
+where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
+    T: Send + 'static,
+    E: UnitError,
+    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
+{
+    let context = tx.clone();
+    let task = tx.tasks.spawn(async move { attempts(&context, &work).await });
+    match task.await {
+        Ok(Some(result)) => result,
+        Ok(None) => Err(StoreError::Unavailable("the process is ending".into()).into()),
+        Err(error) => Err(StoreError::Backend(Box::new(error)).into()),
+    }
+}
+
+async fn attempts<U, V, T, E, F>(tx: &Transactor<U, V>, work: &F) -> Result<T, E>
+where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
+    E: UnitError,
+    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>>,
+{
+    let _permit = tx
+        .tasks
+        .units()
+        .acquire()
+        .await
+        .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
+    let (mut number, begun) = (1, tx.clock.now());
+    loop {
+        let error = match tallied(attempt(tx, work, Attempt(number))).await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let elapsed = (tx.clock.now() - begun).to_std().unwrap_or_default();
+        let retryable = error.store_error().is_some_and(|error| {
+            error.is_retryable()
+                && (!matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.patience)
+        });
+        if !retryable || number >= tx.policy.attempts.get() {
+            return Err(error);
+        }
+        let longest = tx.policy.pause.saturating_mul(1 << (number - 1).min(10));
+        tx.clock.sleep(longest.mul_f64(0.5 + (tx.chance.next() >> 40) as f64 / f64::from(1u32 << 25))).await;
+        number += 1;
+    }
+}
+
+async fn attempt<U, V, T, E, F>(tx: &Transactor<U, V>, work: &F, attempt: Attempt) -> Result<T, E>
+where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
+    E: UnitError,
+    F: for<'u> Fn(&'u mut U, Attempt) -> BoxFuture<'u, Result<T, E>>,
+{
+    let mut unit = tx.store.begin().await?;
+    let value = work(unit.as_mut(), attempt).await?;
+    match unit.commit().await {
+        Err(StoreError::CommitUnknown(_)) if planted(Mutant::UnknownCommitIsSuccess) => Ok(value),
+        committed => Ok(committed.map(|()| value)?),
+    }
+}
