@@ -24,7 +24,7 @@ pub(crate) fn install() {
         Ok(collector) => drop(COLLECTOR.set(collector)),
         Err(error) => tracing::debug!(%error, "metrics are collected already"),
     }
-    for metric in METRICS {
+    for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
             MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
             MetricKind::Counter | MetricKind::CounterOfConsumer => {
@@ -43,7 +43,7 @@ pub(crate) fn render() -> Option<Render> {
 /// Keeps the metrics of this application: each is there from the start, and what is pending is counted now and then.
 pub(crate) fn keep(app: &App) {
     let Some(collector) = COLLECTOR.get() else { return };
-    for metric in METRICS {
+    for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
             // One that is not there yet would look like one that is not kept.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),

@@ -8,6 +8,9 @@ use handover_outbox::ports::{NewEvent, StoreError};
 use handover_outbox::{Transactor, with_tx};
 use tracing::debug;
 
+#[cfg(feature = "mutants")]
+pub use handover_outbox::mutants::{plant, struck};
+
 handover_outbox::planted_faults! {
     // The consumers.
     /// Each party is told of its own: buyer and seller are swapped.
@@ -134,6 +137,13 @@ handover_outbox::planted_faults! {
     ///
     /// Seen: a refund is stuck.
     RefundAskedOnce => "refund-asked-once",
+}
+
+/// The names of every mutant, the outbox's among them.
+#[cfg(feature = "mutants")]
+pub fn names() -> Vec<&'static str> {
+    let of_outbox = handover_outbox::mutants::Mutant::ALL.iter().map(|mutant| mutant.name());
+    of_outbox.chain(Mutant::ALL.iter().map(|mutant| mutant.name())).collect()
 }
 
 /// Appends events in a unit of their own, some time later.

@@ -153,10 +153,10 @@ planted_faults! {
     /// Seen: stuck: an event stays WAITING, FAILED or PROCESSING past its lease for ever.
     LeftoversForgotten => "leftovers-forgotten",
 
-    // Orders, products, payments.
+    // Transactions.
     /// What is told was committed: a commit of unknown outcome is taken for done.
     ///
-    /// Seen: a client was told of an order, a status or a payment that is not there; a delivery is acked while the log
+    /// Seen: a client was told of something that is not there; a delivery is acked while the log
     /// knows nothing of its event.
     UnknownCommitIsSuccess => "unknown-commit-is-success",
 

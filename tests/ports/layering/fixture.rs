@@ -4,13 +4,31 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 7] = [
-    ("domain", "handover-domain", "serde = '1'"),
-    ("application", "handover-application", "handover-domain = { path = '../domain' }"),
-    ("adapters/memory", "handover-memory", "handover-application = { path = '../../application' }"),
-    ("adapters/sql", "handover-sql", "handover-application = { path = '../../application' }\nsqlx = '0.9'"),
+const CRATES: [(&str, &str, &str); 9] = [
+    ("domain/events", "handover-events", "serde = '1'"),
+    ("domain/marketplace", "handover-domain", "handover-events = { path = '../events' }"),
+    ("application/outbox", "handover-outbox", "handover-events = { path = '../../domain/events' }"),
+    (
+        "application/marketplace",
+        "handover-application",
+        "handover-domain = { path = '../../domain/marketplace' }\nhandover-outbox = { path = '../outbox' }",
+    ),
+    (
+        "adapters/memory",
+        "handover-memory",
+        "handover-application = { path = '../../application/marketplace' }",
+    ),
+    (
+        "adapters/sql",
+        "handover-sql",
+        "handover-application = { path = '../../application/marketplace' }\nsqlx = '0.9'",
+    ),
     ("bootstrap", "handover", "handover-sql = { path = '../adapters/sql' }\naxum = '0.8'"),
-    ("tests/contract", "handover-contract", "handover-application = { path = '../../application' }"),
+    (
+        "tests/contract",
+        "handover-contract",
+        "handover-application = { path = '../../application/marketplace' }",
+    ),
     ("tests", "handover-tests", "handover = { path = '../bootstrap' }\nreqwest = '0.13'"),
 ];
 
@@ -22,7 +40,7 @@ impl Fixture {
         fs::write(
             fixture.root().join("Cargo.toml"),
             "[workspace]\nresolver = '3'\n\
-             members = ['domain', 'application', 'adapters/*', 'bootstrap', 'tests', 'tests/contract']\n\
+             members = ['domain/*', 'application/*', 'adapters/*', 'bootstrap', 'tests', 'tests/contract']\n\
              [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
         )?;
         for (folder, name, dependencies) in CRATES {

@@ -32,29 +32,47 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines that are appended to its manifest, and the crate it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 31] = [
-    ("domain", "handover-application = { path = '../application' }", "handover-application"),
-    ("domain", "tokio = '1'", "tokio"),
-    ("domain", "tokio = { version = '1', optional = true }", "tokio"),
-    ("domain", "serde_json = { package = 'rand', version = '0.9' }", "rand"),
-    ("domain", "[target.'cfg(unix)'.dependencies]\nlibc = '0.2'", "libc"),
-    ("domain", "[build-dependencies]\ncc = '1'", "cc"),
-    ("domain", "[dev-dependencies]\nreqwest = '0.13'", "reqwest"),
-    ("domain", "[dev-dependencies]\nhandover-memory = { path = '../adapters/memory' }", "handover-memory"),
-    ("application", "handover-sql = { path = '../adapters/sql' }", "handover-sql"),
-    ("application", "handover-memory = { path = '../adapters/memory' }", "handover-memory"),
-    ("application", "[dev-dependencies]\nhandover-sql = { path = '../adapters/sql' }", "handover-sql"),
-    ("application", "handover = { path = '../bootstrap' }", "handover"),
-    ("application", "axum = '0.8'", "axum"),
-    ("application", "hyper = '1'", "hyper"),
-    ("application", "hyper-rustls = '0.27'", "hyper-rustls"),
-    ("application", "lapin = '3'", "lapin"),
-    ("application", "redis = '1'", "redis"),
-    ("application", "reqwest = '0.13'", "reqwest"),
-    ("application", "sqlx = '0.9'", "sqlx"),
-    ("application", "tower = '0.5'", "tower"),
-    ("application", "tower-http = '0.7'", "tower-http"),
-    ("application", "database = { workspace = true }", "sqlx"),
+const FORBIDDEN: [(&str, &str, &str); 37] = [
+    ("domain/events", "handover-domain = { path = '../marketplace' }", "handover-domain"),
+    ("domain/events", "tokio = '1'", "tokio"),
+    ("application/outbox", "handover-domain = { path = '../../domain/marketplace' }", "handover-domain"),
+    ("application/outbox", "handover-application = { path = '../marketplace' }", "handover-application"),
+    ("application/outbox", "sqlx = '0.9'", "sqlx"),
+    ("domain/marketplace", "handover-outbox = { path = '../../application/outbox' }", "handover-outbox"),
+    (
+        "domain/marketplace",
+        "handover-application = { path = '../../application/marketplace' }",
+        "handover-application",
+    ),
+    ("domain/marketplace", "tokio = '1'", "tokio"),
+    ("domain/marketplace", "tokio = { version = '1', optional = true }", "tokio"),
+    ("domain/marketplace", "serde_json = { package = 'rand', version = '0.9' }", "rand"),
+    ("domain/marketplace", "[target.'cfg(unix)'.dependencies]\nlibc = '0.2'", "libc"),
+    ("domain/marketplace", "[build-dependencies]\ncc = '1'", "cc"),
+    ("domain/marketplace", "[dev-dependencies]\nreqwest = '0.13'", "reqwest"),
+    (
+        "domain/marketplace",
+        "[dev-dependencies]\nhandover-memory = { path = '../../adapters/memory' }",
+        "handover-memory",
+    ),
+    ("application/marketplace", "handover-sql = { path = '../../adapters/sql' }", "handover-sql"),
+    ("application/marketplace", "handover-memory = { path = '../../adapters/memory' }", "handover-memory"),
+    (
+        "application/marketplace",
+        "[dev-dependencies]\nhandover-sql = { path = '../../adapters/sql' }",
+        "handover-sql",
+    ),
+    ("application/marketplace", "handover = { path = '../../bootstrap' }", "handover"),
+    ("application/marketplace", "axum = '0.8'", "axum"),
+    ("application/marketplace", "hyper = '1'", "hyper"),
+    ("application/marketplace", "hyper-rustls = '0.27'", "hyper-rustls"),
+    ("application/marketplace", "lapin = '3'", "lapin"),
+    ("application/marketplace", "redis = '1'", "redis"),
+    ("application/marketplace", "reqwest = '0.13'", "reqwest"),
+    ("application/marketplace", "sqlx = '0.9'", "sqlx"),
+    ("application/marketplace", "tower = '0.5'", "tower"),
+    ("application/marketplace", "tower-http = '0.7'", "tower-http"),
+    ("application/marketplace", "database = { workspace = true }", "sqlx"),
     ("adapters/sql", "handover-memory = { path = '../memory' }", "handover-memory"),
     ("adapters/memory", "[dev-dependencies]\nhandover-sql = { path = '../sql' }", "handover-sql"),
     ("adapters/sql", "handover = { path = '../../bootstrap' }", "handover"),
@@ -88,9 +106,12 @@ fn a_healthy_workspace_is_accepted() -> Outcome {
 #[test]
 fn the_fake_is_accepted_in_tests_outside_the_domain() -> Outcome {
     let fixture = Fixture::healthy()?;
-    fixture.append("application", "[dev-dependencies]\nhandover-memory = { path = '../adapters/memory' }")?;
+    fixture.append(
+        "application/marketplace",
+        "[dev-dependencies]\nhandover-memory = { path = '../../adapters/memory' }",
+    )?;
     fixture.append("adapters/sql", "[dev-dependencies]\nhandover-memory = { path = '../memory' }")?;
-    fixture.append("domain", "[dev-dependencies]\nproptest = '1'")?;
+    fixture.append("domain/marketplace", "[dev-dependencies]\nproptest = '1'")?;
     assert_eq!(broken_rules(fixture.root())?, [""; 0]);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Which crate may name which: domain <- application <- adapters <- bootstrap, and never back.
+//! Which crate may name which: domain <- application <- adapters <- bootstrap, and within domain and application the
+//! marketplace its toolkit; never back.
 //!
 //! Reads what cargo itself makes of the manifests, so a dependency that is renamed, inherited, optional or
 //! bound to one platform counts like any other.
@@ -25,7 +26,13 @@ const FAKE: &str = "adapters/memory";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
+    /// Events: all that the toolkit's half of the domain is.
+    Events,
+    /// The rules of the marketplace.
     Domain,
+    /// The outbox: the toolkit's half of the application.
+    Outbox,
+    /// The use cases of the marketplace.
     Application,
     Adapter,
     Bootstrap,
@@ -38,8 +45,10 @@ impl Layer {
     fn of_folder(folder: &Path) -> Option<Self> {
         let parts: Vec<_> = folder.iter().map(|part| part.to_str()).collect();
         match parts.as_slice() {
-            [Some("domain")] => Some(Self::Domain),
-            [Some("application")] => Some(Self::Application),
+            [Some("domain"), Some("events")] => Some(Self::Events),
+            [Some("domain"), Some("marketplace")] => Some(Self::Domain),
+            [Some("application"), Some("outbox")] => Some(Self::Outbox),
+            [Some("application"), Some("marketplace")] => Some(Self::Application),
             [Some("adapters"), Some(_)] => Some(Self::Adapter),
             [Some("bootstrap")] => Some(Self::Bootstrap),
             [Some("tests"), Some("contract")] => Some(Self::Contract),
@@ -50,10 +59,13 @@ impl Layer {
 
     fn may_depend_on(self, other: Self) -> bool {
         match self {
-            Self::Domain => false,
-            Self::Application => other == Self::Domain,
-            Self::Adapter | Self::Contract => matches!(other, Self::Domain | Self::Application),
-            Self::Bootstrap => matches!(other, Self::Domain | Self::Application | Self::Adapter),
+            Self::Events => false,
+            Self::Domain | Self::Outbox => other == Self::Events,
+            Self::Application => matches!(other, Self::Events | Self::Domain | Self::Outbox),
+            Self::Adapter | Self::Contract => {
+                matches!(other, Self::Events | Self::Domain | Self::Outbox | Self::Application)
+            }
+            Self::Bootstrap => !matches!(other, Self::Bootstrap | Self::Contract | Self::Tests),
             Self::Tests => true,
         }
     }
@@ -137,15 +149,16 @@ fn check(package: &Package, layer: Layer, root: &Path, broken: &mut Vec<String>)
 }
 
 fn may_use_crate(layer: Layer, kind: Option<Kind>, folder: &Path) -> bool {
-    let fake_in_tests = kind == Some(Kind::Dev) && folder == Path::new(FAKE) && layer != Layer::Domain;
+    let is_pure = matches!(layer, Layer::Events | Layer::Domain);
+    let fake_in_tests = kind == Some(Kind::Dev) && folder == Path::new(FAKE) && !is_pure;
     fake_in_tests || Layer::of_folder(folder).is_some_and(|other| layer.may_depend_on(other))
 }
 
 fn may_use_library(layer: Layer, kind: Option<Kind>, name: &str) -> bool {
     match layer {
-        Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
-        Layer::Domain => DOMAIN_MAY_USE.contains(&name),
-        Layer::Application | Layer::Contract => !touches_the_world(name),
+        Layer::Events | Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
+        Layer::Events | Layer::Domain => DOMAIN_MAY_USE.contains(&name),
+        Layer::Outbox | Layer::Application | Layer::Contract => !touches_the_world(name),
         Layer::Adapter | Layer::Bootstrap | Layer::Tests => true,
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::METRICS;
+use handover_application::METRICS as OF_MARKETPLACE;
+use handover_outbox::METRICS as OF_OUTBOX;
 
 #[test]
 fn every_metric_has_a_name_of_its_own_and_says_what_it_counts() {
-    let names: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
-    assert_eq!(names.len(), METRICS.len());
-    assert!(METRICS.iter().all(|metric| metric.help.len() > 20 && !metric.help.ends_with('.')));
+    let all: Vec<_> = OF_OUTBOX.iter().chain(&OF_MARKETPLACE).collect();
+    let names: BTreeSet<&str> = all.iter().map(|metric| metric.name).collect();
+    assert_eq!(names.len(), all.len());
+    assert!(all.iter().all(|metric| metric.help.len() > 20 && !metric.help.ends_with('.')));
 }

@@ -372,7 +372,7 @@ fn order_facts(f: &Fields<'_>) -> Result<OrderFacts, EnvelopeError> {
         order_no: OrderNo::stored(f.text("orderNo")?.to_owned()),
         buyer_id: f.id("buyerId")?,
         seller_id: f.id("sellerId")?,
-        total_amount: money(&f, "totalAmount")?,
+        total_amount: money(f, "totalAmount")?,
     })
 }
 
@@ -394,7 +394,7 @@ fn payment_settled(f: &Fields<'_>) -> Result<PaymentSettled, EnvelopeError> {
         of: payment_for(f)?,
         payment: f.id("paymentId")?,
         transaction_id: f.text("transactionId")?.to_owned(),
-        amount: money(&f, "amount")?,
+        amount: money(f, "amount")?,
         currency: currency(f)?,
         payment_method: f.text("paymentMethod")?.to_owned(),
         occurred_time: f.time("occurredTime")?,
@@ -405,7 +405,7 @@ fn refund_settled(f: &Fields<'_>) -> Result<RefundSettled, EnvelopeError> {
     Ok(RefundSettled {
         of: payment_for(f)?,
         refund: f.id("refundId")?,
-        amount: money(&f, "amount")?,
+        amount: money(f, "amount")?,
         currency: currency(f)?,
         occurred_time: f.time("occurredTime")?,
     })

@@ -42,15 +42,20 @@ struct Arguments {
     traces: bool,
     /// Plants this fault in the application (a build with `--features mutants`)
     #[cfg(feature = "mutants")]
-    #[arg(long)]
-    mutant: Option<handover_application::mutants::Mutant>,
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(handover_application::mutants::names()))]
+    mutant: Option<String>,
 }
 
 impl Arguments {
+    #[cfg(feature = "mutants")]
     fn plant(&self) {
-        #[cfg(feature = "mutants")]
-        handover_application::mutants::plant(self.mutant);
+        let named =
+            |asked: &String| handover_application::mutants::names().into_iter().find(|name| name == asked);
+        handover_application::mutants::plant(self.mutant.as_ref().and_then(named));
     }
+
+    #[cfg(not(feature = "mutants"))]
+    fn plant(&self) {}
 }
 
 fn main() -> ExitCode {

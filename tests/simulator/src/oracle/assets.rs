@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ::*;
 use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;

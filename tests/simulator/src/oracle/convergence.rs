@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use ::*;
 use handover_application::use_cases::*;
 use handover_domain::*;
 use handover_outbox::ports::*;

@@ -1,6 +1,5 @@
 //! What the consumers of the market did: listings and shipments.
 
-use ::*;
 use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ::*;
 use handover_application::queues::INVENTORY_QUEUE;
 use handover_domain::*;
 use handover_events::*;

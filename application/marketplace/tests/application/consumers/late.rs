@@ -5,7 +5,6 @@ use handover_application::handlers::standard;
 use handover_application::ports::*;
 use handover_domain::*;
 use handover_outbox::consumers::Event;
-use ::*;
 
 use crate::support::{BUYER, TENANT, World, sample};
 

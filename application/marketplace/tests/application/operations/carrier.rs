@@ -4,7 +4,6 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ::*;
 use handover_memory::MemoryBroker;
 use handover_outbox::Tasks;
 use handover_outbox::ports::*;

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use ::*;
 use handover_application::service::{self, Roles};
 use handover_application::{CommandContext, Settings};
 use handover_events::*;
