@@ -1,4 +1,4 @@
-//! The contract of [`Store`]: one file per port.
+//! The contract of [`Store`](handover_outbox::ports::Store): one file per port.
 
 use std::sync::Arc;
 
