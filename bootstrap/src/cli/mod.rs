@@ -37,7 +37,7 @@ Examples:
   handover serve --listen 127.0.0.1:0           on any free port; the first line says which
   handover serve --database sqlite:///srv/shop/handover.db
   HANDOVER_HTTP__OPS_LISTEN=127.0.0.1:9090 handover    operators' calls and /metrics on a listener of their own
-  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate    once; then any number of `serve` (see the README)
+  HANDOVER_DATABASE__URL=postgres://owner:...@db/shop handover migrate    once; then any number of `serve` (see bootstrap/docs/operations.md)
   handover demo                                 a market day in a minute, and what it proves
   handover token --user 10001 --role user       a token for curl: -H \"Authorization: Bearer ...\"
   handover doctor                               what would keep it from serving, and what to do

@@ -148,19 +148,6 @@ fn letters_are_chosen_by_name_by_filter_or_all_at_once() {
 }
 
 #[test]
-fn the_readme_names_every_command() {
-    fn check(readme: &str, before: &str, command: &clap::Command) {
-        let path = format!("{before} {}", command.get_name());
-        if command.get_subcommands().next().is_none() {
-            assert!(readme.contains(&format!("| `{path}`")), "no row for {path}");
-        }
-        command.get_subcommands().for_each(|inner| check(readme, &path, inner));
-    }
-    let readme = include_str!("../../../README.md");
-    Cli::command().get_subcommands().for_each(|command| check(readme, "handover", command));
-}
-
-#[test]
 fn every_command_and_every_flag_says_what_it_is() {
     fn check(command: &clap::Command) {
         let name = command.get_name();

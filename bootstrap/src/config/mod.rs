@@ -81,7 +81,7 @@ pub enum LogFormat {
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogConfig {
-    /// `log.level`: a level, or directives such as `info,handover_application=debug`.
+    /// `log.level`: a level, or directives such as `info,handover_outbox=debug`.
     pub filter: Targets,
     /// `log.format`.
     pub format: LogFormat,
@@ -303,7 +303,7 @@ fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
 fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
     let item = reader.item("log.level")?;
     let level = item.text()?;
-    let remedy = "write error, warn, info, debug or trace, or for one part info,handover_application=debug";
+    let remedy = "write error, warn, info, debug or trace, or for one part info,handover_outbox=debug";
     let filter = telemetry::filter(&level).map_err(|refused| item.refused(refused.why(), remedy))?;
     let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
     Ok(LogConfig { filter, format: reader.one_of("log.format", &formats)?, traces: traces(reader)? })

@@ -101,7 +101,7 @@ fn durability(setting: &String) -> Check {
         "durability",
         format!("the database server is set to {setting}"),
         "a commit that was answered may be gone after a crash of its machine",
-        "set it as the README says under \"Going to production\"",
+        "set it as bootstrap/docs/operations.md says under \"Settings of the servers\"",
     )
 }
 

@@ -1,5 +1,5 @@
 //! The command line through the real binary: what a person reads and the exit code that a script sees; small market
-//! days; and what the README and `.deploy` show.
+//! days; and what the README, the pages in `bootstrap/docs` and `.deploy` show.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -12,10 +12,13 @@ mod documents;
 mod inspect;
 mod letters;
 mod library;
+mod links;
 mod metrics;
 mod operate;
+mod pages;
 mod program;
 mod reconcile;
 mod refunds;
 mod refusals;
 mod schemas;
+mod tour;

@@ -12,16 +12,12 @@ fn log_level_is_a_level_or_targets_with_levels() {
         ("info", "handover", Some(Level::INFO)),
         ("WARN", "handover", Some(Level::WARN)),
         ("off", "handover", None),
-        ("info,handover_application=debug", "handover_outbox::relay", Some(Level::DEBUG)),
-        ("info,handover_application=debug", "handover", Some(Level::INFO)),
+        ("info,handover_outbox=debug", "handover_outbox::relay", Some(Level::DEBUG)),
+        ("info,handover_outbox=debug", "handover", Some(Level::INFO)),
         ("info, handover_outbox::relay=trace,", "handover_outbox::relay", Some(Level::TRACE)),
-        (
-            "info,handover_application=warn,handover_outbox::relay=debug",
-            "handover_application",
-            Some(Level::WARN),
-        ),
-        ("handover_application=", "handover_application", Some(Level::TRACE)),
-        ("handover_application=debug", "handover", None),
+        ("info,handover_outbox=warn,handover_outbox::relay=debug", "handover_outbox", Some(Level::WARN)),
+        ("handover_outbox=", "handover_outbox", Some(Level::TRACE)),
+        ("handover_outbox=debug", "handover", None),
         ("info,handover_sql=off", "handover_sql", None),
         ("trace", "lapin::channel", None),
         ("info,lapin=warn", "lapin::channel", Some(Level::WARN)),
@@ -45,7 +41,7 @@ fn log_level_with_spans_says_what_is_supported() {
         let text = complaint(level(directives));
         assert!(text.starts_with("log.level in the environment variable HANDOVER_LOG__LEVEL is "), "{text}");
         assert!(text.contains("filters by span or field ([...]) are not supported"), "{text}");
-        assert!(text.contains("info,handover_application=debug"), "{text}");
+        assert!(text.contains("info,handover_outbox=debug"), "{text}");
     }
     for directives in
         ["", " ", "a=b=c", "info,handover=loud", "=debug", "info,%", "inof", "info,handover_sql"]
