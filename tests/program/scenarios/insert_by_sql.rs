@@ -1,4 +1,4 @@
-//! The page "Insert an event by SQL": its statements work as they are written, on each engine.
+//! The page "Inserting events by SQL": its statements work as they are written, on each engine.
 
 use handover_tests::deployment::Pair;
 use handover_tests::servers::database::ServerKind;
@@ -8,7 +8,7 @@ use super::shop::Shop;
 handover_tests::on_pairs!([the_statements_of_the_page_insert_an_event_that_is_applied, what_the_page_says_is_refused_is]:
     sqlite_and_database SqliteAlone, mariadb_and_database MariaDbAlone, postgres_and_database PostgresAlone);
 
-const PAGE: &str = include_str!("../../../bootstrap/docs/insert-an-event-by-sql.md");
+const PAGE: &str = include_str!("../../../bootstrap/docs/events-by-sql.md");
 
 /// The statements of the block that follows this line.
 #[track_caller]
