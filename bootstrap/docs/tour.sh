@@ -24,6 +24,10 @@ step() {
     printf '\n%s. %s\n' "$steps" "$1"
 }
 
+for tool in curl sed tr od base64 openssl; do
+    command -v "$tool" >/dev/null || fail "$tool is missing; install it"
+done
+
 # No request of the tour waits for ever.
 curl() {
     command curl --max-time 60 "$@"
@@ -60,12 +64,8 @@ field() {
     printf '%s' "$answer" | tr -d '\n' | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"
 }
 
-for tool in curl sed tr od base64 openssl; do
-    command -v "$tool" >/dev/null || fail "$tool is missing; install it"
-done
-
 # Users, idempotency keys and transactions of this run alone.
-run=$(date +%s)
+run=$(date +%s)$(printf %03d $(($$ % 1000)))
 token() {
     "$handover" token --user "$1" --role "${2:-user}" || fail "no token; is this the folder of the database?"
 }
@@ -184,7 +184,9 @@ expect '"code":"00000"' '"oldestPendingSeconds":'
 step "An operator sends the events of the order again; each consumer ignores what it has applied"
 answer=$(curl -sS "$base/api/v1/ops/outbox/redrive" -H "$operator" -H "$json" \
     -d '{"filter":{"status":"SENT","aggregateId":'"$order"'},"reason":"tour-'"$run"'"}')
-expect '"code":"00000"'
+expect '"code":"00000"' '"dryRun":false' '"skipped":0'
+eventually 'duplicate ignored by fulfillment' curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator"
+eventually 'duplicate ignored by buyer-credit' curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator"
 answer=$(curl -sS "$base/api/v1/credit" -H "$buyer")
 expect '"score":101'
 
