@@ -8,9 +8,9 @@ use handover_application::service::{self, Roles};
 use handover_application::{Extensions, Marketplace, Settings};
 use handover_domain::UserId;
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus};
-use handover_outbox::EventSpec;
-use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::consumers::{Applied, Consumer, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::ports::*;
+use handover_outbox::{EventSpec, RelaySettings};
 
 use super::scripted::leave_effect;
 use crate::support::{TENANT, World, event_id, eventually, millis, secs};
@@ -158,4 +158,62 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
     assert_eq!(world.status("late").await, OutboxStatus::New);
     eventually(secs(60), async || world.effects(7).await == ["reminder", "lent", "late"]).await;
     assert_eq!(world.letters().await, []);
+}
+
+/// Appends an event for each that it applies: it needs nothing of its unit but the outbox.
+struct Scribe;
+
+#[async_trait]
+impl Handler<dyn UnitOfWork> for Scribe {
+    fn name(&self) -> &'static str {
+        "scribe"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        &["BOOK_LENT"]
+    }
+
+    async fn apply(
+        &self,
+        unit: &mut (dyn UnitOfWork + 'static),
+        events: &[Event],
+    ) -> Result<Vec<Applied>, HandlerError> {
+        let follow = |event: &Event| NewEvent {
+            event_id: event_id(&format!("{}-noted", event.row.event_id)),
+            event_type: "LOAN_NOTED".to_owned(),
+            aggregate: event.row.aggregate.clone(),
+            aggregate_seq: event.row.aggregate_seq,
+            payload: event.row.payload.clone(),
+            metadata: EventMetadata::default(),
+            occurred_at: event.row.create_time,
+            max_retry_count: 0,
+        };
+        let notes: Vec<NewEvent> = events.iter().map(follow).collect();
+        unit.outbox().append(&notes).await?;
+        Ok(events.iter().map(|_| Applied::default()).collect())
+    }
+}
+
+/// What a handler appends is committed with its record, once, in a unit of which the outbox alone is known.
+#[tokio::test(start_paused = true)]
+async fn a_handler_works_in_units_of_which_the_outbox_alone_is_known() {
+    let world = World::new().await;
+    let mut process = world.process();
+    process.app = process.app.clone().extended(extensions(Marketplace::Absent));
+    service::prepare(&process.app).await.unwrap();
+    let scribe = Subscriber { queue: QUEUE, handler: Arc::new(Scribe) };
+    let outbox = process.app.outbox.clone();
+    let bound = scribe.bind(&outbox.tx.store);
+    process.start_relay("relay", RelaySettings::default());
+    let consumer = Consumer::new(outbox.clone(), bound, Arc::default());
+    drop(outbox.tx.tasks.spawn(consumer.run()));
+    process.commit(vec![book(&world, "lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
+    eventually(secs(5), async || world.log_status("scribe", "lent").await == Some(ConsumeStatus::Success))
+        .await;
+    assert_eq!(world.row("lent-noted").await.event_type, "LOAN_NOTED");
+    world.deliver(QUEUE, "lent").await;
+    eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
+    let rows =
+        outbox.view().await.unwrap().outbox_view().outbox_page(&OutboxFilter::default(), None, 10).await;
+    assert_eq!(rows.unwrap().len(), 2, "the second copy notes nothing");
 }
