@@ -13,8 +13,8 @@ use handover_http::{
     CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
 };
 use handover_outbox::ports::Clock;
-use handover_sql::SqlStore;
 use handover_system::SystemClock;
+use marketplace_sql::SqlMarket;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -215,7 +215,7 @@ impl Readiness for Ready {
 }
 
 /// Ready: the database answers with the right schema.
-struct Answers(SqlStore);
+struct Answers(SqlMarket);
 
 #[async_trait]
 impl Readiness for Answers {

@@ -10,6 +10,7 @@ use handover_memory::{ManualClock, MemoryBroker, MemoryStore};
 use handover_outbox::Wake;
 use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
+use marketplace_sql::SqlMarket;
 use tempfile::TempDir;
 
 use handover_contract::broker::BrokerRig;
@@ -59,7 +60,7 @@ impl StoreRig for MemoryStoreRig {
 /// The store on SQLite, in a file of its own that goes with the rig.
 pub struct SqliteStoreRig {
     /// The store.
-    pub store: SqlStore,
+    pub store: SqlMarket,
     wake: Wake,
     clock: ManualClock,
     folder: TempDir,
@@ -76,11 +77,10 @@ impl SqliteStoreRig {
     }
 }
 
-async fn open(folder: &TempDir, clock: &ManualClock, wake: &Wake) -> SqlStore {
+async fn open(folder: &TempDir, clock: &ManualClock, wake: &Wake) -> SqlMarket {
     let options = SqliteOptions::file(folder.path().join("handover.db"));
-    SqlStore::open_sqlite(&options, Arc::new(Restless(clock.clone())), wake.clone())
-        .await
-        .expect("a database opens")
+    let clock = Arc::new(Restless(clock.clone()));
+    SqlMarket::on(SqlStore::open_sqlite(&options, clock, wake.clone()).await.expect("a database opens"))
 }
 
 #[async_trait]

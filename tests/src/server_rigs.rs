@@ -11,6 +11,7 @@ use handover_memory::ManualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
+use marketplace_sql::SqlMarket;
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
@@ -70,9 +71,9 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
 }
 
 /// A store on the database of this URL.
-pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlStore {
+pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlMarket {
     let options = ServerOptions::parse(url).expect("the URL is one");
-    SqlStore::open_server(&options, clock, wake.clone())
+    SqlMarket::on(SqlStore::open_server(&options, clock, wake.clone()))
 }
 
 /// Runs a statement behind the store's back; tells how many rows it changed.
@@ -93,7 +94,7 @@ pub async fn outside(database: &TestDatabase, sql: &str) -> Result<u64, sqlx::Er
 /// The store on a database server.
 pub struct ServerStoreRig {
     /// The store.
-    pub store: SqlStore,
+    pub store: SqlMarket,
     /// Its database.
     pub database: TestDatabase,
     wake: Wake,
@@ -109,7 +110,7 @@ impl ServerStoreRig {
         ServerStoreRig { store, database, wake, clock }
     }
 
-    async fn anew(&self) -> SqlStore {
+    async fn anew(&self) -> SqlMarket {
         self.store.close().await;
         let clock = Arc::new(Restless(self.clock.clone()));
         open(&self.database.url(), clock, &Wake::default())

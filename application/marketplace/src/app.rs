@@ -8,11 +8,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_domain::PointsRules;
 use handover_events::{EventId, Trace};
 
+use crate::event_types::event_types;
+use crate::handlers::standard;
 use crate::idempotency::RequestSettings;
 use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketView, RefundRequest, Work};
-use crate::{CommandContext, Extensions, Ids};
+use crate::{CommandContext, Ids, queues};
+use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, EventMetadata, NewEvent, OnFailed, StoreError};
-use handover_outbox::{Outbox, Transactor};
+use handover_outbox::{EventSpec, Outbox, Transactor};
 
 /// The rules that are settings.
 #[derive(Debug, Clone)]
@@ -63,8 +66,8 @@ pub struct App {
     pub gateway: Arc<dyn Gateway>,
     /// The rules that are settings.
     pub rules: Arc<Rules>,
-    /// Event types and consumers beside the marketplace's own.
-    pub extensions: Arc<Extensions>,
+    /// Consumers beside the marketplace's own.
+    pub added: Arc<[Subscriber<Work>]>,
     /// How long idempotency keys and answers last.
     pub requests: Arc<RequestSettings>,
     /// Where the keys of requests are that keep their answers afterwards, if not in the database.
@@ -74,14 +77,10 @@ pub struct App {
 impl App {
     /// An application on these adapters.
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
-        let none = Extensions::default();
         let outbox = Outbox {
-            tx: tx.outbox(),
-            broker,
-            registry: Arc::new(none.registry(rules.pending_timeout)),
-            topology: Arc::new(none.topology(rules.pending_timeout)),
-            consumers: Arc::new([]),
+            registry: Arc::new(event_types(rules.pending_timeout)),
             on_failed: rules.on_failed,
+            ..Outbox::new(tx.outbox(), broker, queues::topology(rules.pending_timeout))
         };
         let app = App {
             ids: Arc::new(Ids::new(tx.clone())),
@@ -89,18 +88,12 @@ impl App {
             outbox,
             gateway: Arc::new(NoGateway),
             rules: Arc::new(rules),
-            extensions: Arc::default(),
+            added: Arc::new([]),
             requests: Arc::default(),
             keys: None,
         };
-        app.with_its_consumers()
-    }
-
-    fn with_its_consumers(mut self) -> App {
-        let consumers = self.subscribers();
-        let named = consumers.iter().map(|subscriber| (subscriber.queue, subscriber.handler.name()));
-        self.outbox.consumers = named.collect();
-        self
+        let outbox = standard(&app).iter().fold(app.outbox.clone(), Outbox::with_handler_of);
+        App { outbox, ..app }
     }
 
     /// The same application with this payment gateway.
@@ -108,14 +101,26 @@ impl App {
         App { gateway, ..self }
     }
 
-    /// The same application with these event types and consumers.
-    pub fn extended(self, extensions: Extensions) -> App {
-        let outbox = Outbox {
-            registry: Arc::new(extensions.registry(self.rules.pending_timeout)),
-            topology: Arc::new(extensions.topology(self.rules.pending_timeout)),
-            ..self.outbox
-        };
-        App { extensions: Arc::new(extensions), outbox, ..self }.with_its_consumers()
+    /// The same application with one more event type. The marketplace's own stay as they are.
+    pub fn with_event(self, spec: EventSpec) -> App {
+        App { outbox: self.outbox.with_event(spec), ..self }
+    }
+
+    /// The same application with one more consumer, and the routing keys its queue is bound to.
+    pub fn with_consumer(self, subscriber: Subscriber<Work>, bindings: &[&str]) -> App {
+        let outbox = self.outbox.with_consumer(&subscriber, bindings);
+        let added = self.added.iter().cloned().chain([subscriber]).collect();
+        App { added, outbox, ..self }
+    }
+
+    /// Every consumer of this application with its queue.
+    pub fn subscribers(&self) -> Vec<Subscriber<Work>> {
+        standard(self).into_iter().chain(self.added.iter().cloned()).collect()
+    }
+
+    /// The same consumers, at work in this application's store.
+    pub(crate) fn bound(&self) -> Vec<Bound> {
+        self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
 
     /// The same application with these limits of idempotency keys.

@@ -50,7 +50,7 @@ pub fn topology(timeout: Duration) -> Topology {
         ttl: Some(timeout),
         dead_letter_key: Some(TIMEOUT_KEY.to_owned()),
     };
-    bare()
+    Topology::new(EXCHANGE, DEAD_LETTER_QUEUE, DEAD_LETTER_KEY)
         .with(INVENTORY_QUEUE, &["order.created", "order.cancelled", "order.refunded"])
         .with(FULFILLMENT_QUEUE, &["order.paid"])
         .with(STATUS_SYNC_QUEUE, &["order.status.changed"])
@@ -73,11 +73,6 @@ pub fn topology(timeout: Duration) -> Topology {
                 "invoice.*",
             ],
         )
-}
-
-/// The exchange and the dead-letter queue alone: what a service needs that runs no marketplace.
-pub fn bare() -> Topology {
-    Topology::new(EXCHANGE, DEAD_LETTER_QUEUE, DEAD_LETTER_KEY)
 }
 
 /// The key of the delay queue: a TTL other than the default is part of it, so that a changed setting meets no old

@@ -1,11 +1,11 @@
 //! What a process of the marketplace runs, by role.
 
+use crate::App;
 use crate::jobs::{
     ConsistencyRepair, ConsistencySettings, LockTimeoutReaper, RefundDispatcher, RefundSettings,
     RequestSweep, TimeoutSettings, TimeoutSweep,
 };
 use crate::use_cases::UseCaseError;
-use crate::{App, Marketplace};
 use handover_outbox::Wake;
 use handover_outbox::runtime::{self, keep_running};
 use handover_outbox::{ConsumerSettings, RelaySettings};
@@ -62,8 +62,6 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
     if roles.jobs {
         let sweep = app.clone();
         keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
-    }
-    if roles.jobs && app.extensions.marketplace() == Marketplace::Runs {
         let (sweep, timeout) = (app.clone(), settings.timeout.clone());
         keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
             TimeoutSweep::new(sweep.clone(), timeout.clone()).run()

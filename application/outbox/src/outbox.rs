@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use crate::consumers::Subscriber;
 use crate::ports::{Broker, OnFailed, StoreError, View};
 use crate::topology::Topology;
-use crate::{EventRegistry, Transactor};
+use crate::{EventRegistry, EventSpec, Transactor};
 
 /// The outbox of one process. Clones share it.
 #[derive(Clone)]
@@ -26,6 +27,37 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// An outbox that knows no event type and no consumer, with the exchange and the queue of dead letters of this topology.
+    pub fn new(tx: Transactor, broker: Arc<dyn Broker>, topology: Topology) -> Outbox {
+        Outbox {
+            tx,
+            broker,
+            registry: Arc::default(),
+            topology: Arc::new(topology),
+            consumers: Arc::new([]),
+            on_failed: OnFailed::default(),
+        }
+    }
+
+    /// With one more event type. A name that is registered keeps what it was registered with.
+    pub fn with_event(self, spec: EventSpec) -> Outbox {
+        let registry = EventRegistry::clone(&self.registry).with(spec);
+        Outbox { registry: Arc::new(registry), ..self }
+    }
+
+    /// With one more consumer, and the routing keys its queue is bound to (`*` is one word, `#` any number). The queue is
+    /// declared with it and dead-letters as all others do.
+    pub fn with_consumer<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>, bindings: &[&str]) -> Outbox {
+        let topology = Topology::clone(&self.topology).with(subscriber.queue, bindings);
+        Outbox { topology: Arc::new(topology), ..self }.with_handler_of(subscriber)
+    }
+
+    /// With the consumer of a queue that the topology has already.
+    pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
+        let added = (subscriber.queue, subscriber.handler.name());
+        Outbox { consumers: self.consumers.iter().copied().chain([added]).collect(), ..self }
+    }
+
     /// The same outbox for what runs by itself: not in the queue of its callers.
     pub fn of_its_own(&self) -> Outbox {
         Outbox { tx: self.tx.of_its_own(), ..self.clone() }

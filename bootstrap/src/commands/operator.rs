@@ -6,7 +6,7 @@ use handover_application::{Actor, App, CommandContext};
 use handover_events::TenantId;
 use handover_events::Trace;
 use handover_outbox::operations;
-use handover_sql::SqlStore;
+use marketplace_sql::SqlMarket;
 
 use crate::Failure;
 use crate::cli::Common;
@@ -19,7 +19,7 @@ pub(super) struct Operator {
     pub(super) context: CommandContext,
     pub(super) acting: operations::Operator,
     pub(super) database: DatabaseChoice,
-    store: SqlStore,
+    store: SqlMarket,
 }
 
 impl Operator {

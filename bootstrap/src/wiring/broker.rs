@@ -9,7 +9,8 @@ use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
 use handover_outbox::topology::Topology;
 use handover_rabbitmq::{RabbitBroker, RabbitSettings};
-use handover_sql::{DatabaseBroker, SqlStore};
+use handover_sql::DatabaseBroker;
+use marketplace_sql::SqlMarket;
 
 use super::Database;
 use crate::Failure;
@@ -32,7 +33,7 @@ pub(super) async fn serving(choice: &BrokerChoice, database: &Database) -> Resul
 }
 
 /// The broker as far as it can be seen from outside the process that serves. It declares nothing.
-pub(super) fn beside(config: &Config, store: &SqlStore) -> Result<Arc<dyn Broker>, Failure> {
+pub(super) fn beside(config: &Config, store: &SqlMarket) -> Result<Arc<dyn Broker>, Failure> {
     match &config.broker {
         BrokerChoice::Database => Ok(database_broker(store)),
         BrokerChoice::Memory => Err(Failure::BrokerUnseen),
@@ -41,7 +42,7 @@ pub(super) fn beside(config: &Config, store: &SqlStore) -> Result<Arc<dyn Broker
 }
 
 /// The broker in this database.
-pub(crate) fn database_broker(store: &SqlStore) -> Arc<dyn Broker> {
+pub(crate) fn database_broker(store: &SqlMarket) -> Arc<dyn Broker> {
     Arc::new(DatabaseBroker::new(store))
 }
 

@@ -6,6 +6,7 @@ use handover_outbox::ports::{Clock, LeaseRepo, Store, StoreError};
 use handover_outbox::{Tasks, Wake};
 use handover_sql::{SchemaError, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
+use marketplace_sql::SqlMarket;
 
 use super::Schema;
 use crate::config::DatabaseChoice;
@@ -17,7 +18,7 @@ const ASK_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 /// A database that this process serves: alone if it is a file, among others on a server.
 pub struct Database {
     choice: DatabaseChoice,
-    store: SqlStore,
+    store: SqlMarket,
     clock: Arc<dyn Clock>,
     following: Option<Arc<FollowingClock>>,
     _lock: Option<DatabaseLock>,
@@ -62,13 +63,14 @@ impl Database {
                 let store = SqlStore::open_sqlite(&options, Arc::clone(&clock), wake.clone())
                     .await
                     .map_err(Failure::database(&choice))?;
-                Database { store, clock, following: None, _lock: Some(lock), choice }
+                Database { store: SqlMarket::on(store), clock, following: None, _lock: Some(lock), choice }
             }
             DatabaseChoice::Server(server) => {
                 let following = Arc::new(FollowingClock::default());
                 let clock: Arc<dyn Clock> = Arc::<FollowingClock>::clone(&following);
                 let store = SqlStore::open_server(server, Arc::clone(&clock), wake.clone());
                 store.probe().await.map_err(Failure::database(&choice))?;
+                let store = SqlMarket::on(store);
                 Database { store, clock, following: Some(following), _lock: None, choice }
             }
         })
@@ -145,7 +147,7 @@ impl Database {
     }
 
     /// The store.
-    pub fn store(&self) -> &SqlStore {
+    pub fn store(&self) -> &SqlMarket {
         &self.store
     }
 

@@ -8,6 +8,7 @@ use handover_outbox::Wake;
 use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
+use marketplace_sql::SqlMarket;
 
 use super::database::ask_time;
 use super::{Schema, broker, transactor};
@@ -17,7 +18,7 @@ use crate::config::{Config, DatabaseChoice};
 /// A database beside whoever serves it: no lock, nothing made, nothing migrated.
 pub(crate) struct Looked {
     pub(crate) choice: DatabaseChoice,
-    pub(crate) store: SqlStore,
+    pub(crate) store: SqlMarket,
     clock: Arc<dyn Clock>,
 }
 
@@ -45,7 +46,7 @@ impl Looked {
                 (clock, store)
             }
         };
-        Ok(Looked { choice: choice.clone(), store, clock })
+        Ok(Looked { choice: choice.clone(), store: SqlMarket::on(store), clock })
     }
 
     /// How its schema stands to this program.

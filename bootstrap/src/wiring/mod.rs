@@ -14,8 +14,8 @@ use handover_application::ports::Gateway;
 use handover_application::{App, MarketTransactor};
 use handover_outbox::ports::{Broker, Clock};
 use handover_outbox::{Tasks, Transactor, TxPolicy};
-use handover_sql::SqlStore;
 use handover_system::OsChance;
+use marketplace_sql::SqlMarket;
 
 use crate::Failure;
 use crate::config::Config;
@@ -63,7 +63,7 @@ pub(crate) async fn application(
     Ok(app.with_gateway(gateway))
 }
 
-fn transactor(store: &SqlStore, clock: &Arc<dyn Clock>) -> Result<MarketTransactor, Failure> {
+fn transactor(store: &SqlMarket, clock: &Arc<dyn Clock>) -> Result<MarketTransactor, Failure> {
     Ok(Transactor {
         store: Arc::new(store.clone()),
         tasks: Tasks::default(),

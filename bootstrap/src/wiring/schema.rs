@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use handover_sql::SqlStore;
+use marketplace_sql::SqlMarket;
 
 use crate::Failure;
 use crate::config::DatabaseChoice;
@@ -20,7 +20,7 @@ pub(crate) enum Schema {
 
 impl Schema {
     /// That of this database.
-    pub(crate) async fn of(store: &SqlStore, database: &DatabaseChoice) -> Result<Schema, Failure> {
+    pub(crate) async fn of(store: &SqlMarket, database: &DatabaseChoice) -> Result<Schema, Failure> {
         let (found, needed) = store.schema_version().await.map_err(Failure::schema(database))?;
         let found = found.unwrap_or(0);
         Ok(match found.cmp(&needed) {

@@ -11,7 +11,6 @@ mod doctor;
 mod documents;
 mod inspect;
 mod letters;
-mod library;
 mod links;
 mod metrics;
 mod operate;

@@ -10,12 +10,13 @@ use handover_outbox::Wake;
 use handover_outbox::ports::*;
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
+use marketplace_sql::SqlMarket;
 use serde_json::{Value, json};
 
 use crate::program::World;
 
 impl World {
-    pub(crate) async fn store(&self) -> SqlStore {
+    pub(crate) async fn store(&self) -> SqlMarket {
         open(&self.path("handover.db")).await
     }
 
@@ -41,9 +42,9 @@ impl World {
     }
 }
 
-async fn open(database: &Path) -> SqlStore {
+async fn open(database: &Path) -> SqlMarket {
     let options = SqliteOptions::file(database.to_owned());
-    SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap()
+    SqlMarket::on(SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap())
 }
 
 /// Does this in a unit of work on the database in that file.

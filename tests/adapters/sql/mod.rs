@@ -13,9 +13,10 @@ use handover_outbox::Wake;
 use handover_outbox::ports::{EventMetadata, NewEvent, Store, StoreError};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
+use marketplace_sql::SqlMarket;
 
 struct Fixture {
-    store: SqlStore,
+    store: SqlMarket,
     wake: Wake,
     directory: tempfile::TempDir,
 }
@@ -44,6 +45,7 @@ async fn unmigrated() -> Fixture {
     let wake = Wake::default();
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let store = SqlStore::open_sqlite(&options, Arc::new(SystemClock), wake.clone()).await.unwrap();
+    let store = SqlMarket::on(store);
     Fixture { store, wake, directory }
 }
 
@@ -60,7 +62,7 @@ fn event(id: &str, aggregate: i64, seq: i64) -> NewEvent {
     }
 }
 
-async fn append(store: &SqlStore, events: &[NewEvent]) -> Result<(), StoreError> {
+async fn append(store: &SqlMarket, events: &[NewEvent]) -> Result<(), StoreError> {
     let mut unit = store.begin().await?;
     unit.outbox().append(events).await?;
     unit.commit().await

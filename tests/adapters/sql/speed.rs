@@ -12,13 +12,14 @@ use handover_outbox::ports::{
     Broker, ConsumedFilter, Consumption, DueQuery, Expected, FailedPublish, Message, OnFailed, OutboxRow,
     Outgoing, PublishOutcome, Store,
 };
-use handover_sql::{DatabaseBroker, SqlStore};
+use handover_sql::DatabaseBroker;
+use marketplace_sql::SqlMarket;
 
 use super::{append, event, fixture};
 
 const WINDOW: u32 = 200;
 
-async fn due(store: &SqlStore) -> (Vec<OutboxRow>, Duration) {
+async fn due(store: &SqlMarket) -> (Vec<OutboxRow>, Duration) {
     let mut view = store.view().await.unwrap();
     let start = Instant::now();
     let rows = view
@@ -38,7 +39,7 @@ fn outgoing(row: &OutboxRow) -> Outgoing {
     Outgoing::new(row.event_id.clone(), "order.created".into(), message)
 }
 
-async fn fill(store: &SqlStore, events: i64) {
+async fn fill(store: &SqlMarket, events: i64) {
     for chunk in 0..events / 200 {
         let events: Vec<_> =
             (0..200).map(|i| chunk * 200 + i).map(|i| event(&format!("e{i}"), i, 1)).collect();

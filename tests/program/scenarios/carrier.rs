@@ -39,7 +39,10 @@ impl Carrier {
             Carrier::RabbitMq(vhost) => {
                 let (name, bindings) = (SPY.to_owned(), vec!["#".to_owned()]);
                 let spy = QueueSpec { name, bindings, ttl: None, dead_letter_key: None };
-                let topology = Topology { queues: vec![spy], ..handover_application::queues::bare() };
+                let topology = Topology {
+                    queues: vec![spy],
+                    ..handover_application::queues::topology(handover_application::queues::DEFAULT_TIMEOUT)
+                };
                 broker(vhost).declare(&topology).await.unwrap();
             }
         }

@@ -10,6 +10,7 @@ use handover_outbox::ports::{Store, StoreError};
 use handover_sql::{ServerOptions, SqlStore};
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
 use handover_tests::servers::{Durability, certify};
+use marketplace_sql::SqlMarket;
 
 use super::{append, on_every_server};
 
@@ -21,7 +22,7 @@ async fn a_server_is_believed_by_its_name_in_a_certificate_of_a_given_authority_
     let open = |url: &str, authorities: Option<&Path>| {
         let options = ServerOptions::parse(url).unwrap();
         let options = authorities.into_iter().fold(options, ServerOptions::trusting);
-        SqlStore::open_server(&options, Arc::new(ManualClock::new(start())), Wake::default())
+        SqlMarket::on(SqlStore::open_server(&options, Arc::new(ManualClock::new(start())), Wake::default()))
     };
     let (by_name, authorities) = (database.url_by_name(), server.authorities());
     let store = open(&by_name, Some(&authorities));

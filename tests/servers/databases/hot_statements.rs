@@ -15,6 +15,7 @@ use handover_outbox::Wake;
 use handover_sql::{ServerOptions, SqlStore};
 use handover_tests::server_rigs::migrated;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use marketplace_sql::SqlMarket;
 
 use super::on_every_server;
 use cases::{CASES, Case};
@@ -41,10 +42,10 @@ async fn hot_statements_read_by_their_index_what_they_return(kind: ServerKind) {
 }
 
 /// A store with one connection, so that all statements are prepared on the same.
-fn store(database: &TestDatabase) -> SqlStore {
+fn store(database: &TestDatabase) -> SqlMarket {
     let options = ServerOptions::parse(&database.url()).expect("the URL is one");
     let clock = Arc::new(ManualClock::new(start()));
-    SqlStore::open_server(&options.connections(NonZeroU32::MIN), clock, Wake::default())
+    SqlMarket::on(SqlStore::open_server(&options.connections(NonZeroU32::MIN), clock, Wake::default()))
 }
 
 async fn check(kind: ServerKind, rows: u32) {
@@ -77,7 +78,7 @@ async fn check(kind: ServerKind, rows: u32) {
     planned_full.close().await;
 }
 
-async fn run_all(store: &SqlStore, reads: &mut Reads, state: &str) {
+async fn run_all(store: &SqlMarket, reads: &mut Reads, state: &str) {
     let mut wrong = Vec::new();
     for case in CASES {
         wrong.extend(run(store, reads, state, case).await);
@@ -86,7 +87,7 @@ async fn run_all(store: &SqlStore, reads: &mut Reads, state: &str) {
 }
 
 /// Runs a statement until its plan is kept; tells what is wrong with what it read the last time.
-async fn run(store: &SqlStore, reads: &mut Reads, state: &str, case: &Case) -> Vec<String> {
+async fn run(store: &SqlMarket, reads: &mut Reads, state: &str, case: &Case) -> Vec<String> {
     for _ in 1..reads.runs_until_a_plan_is_kept() {
         (case.run)(store).await;
     }

@@ -7,9 +7,10 @@ use handover_contract::samples::start;
 use handover_memory::ManualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::Store;
-use handover_sql::{SchemaError, SqlStore, Statements};
+use handover_sql::{SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use marketplace_sql::SqlMarket;
 
 use super::on_every_server;
 
@@ -34,7 +35,7 @@ const VERSION_TABLE: [(ServerKind, &str); 2] = [
     ),
 ];
 
-async fn empty(kind: ServerKind) -> (TestDatabase, SqlStore) {
+async fn empty(kind: ServerKind) -> (TestDatabase, SqlMarket) {
     let database = shared(kind).await.database(None).await.unwrap();
     let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
     (database, store)
@@ -47,7 +48,7 @@ async fn create_version_table(database: &TestDatabase, name: &str) {
 }
 
 /// How many tables, columns and indexes the database has.
-async fn schema_size(store: &SqlStore, kind: ServerKind) -> Vec<i64> {
+async fn schema_size(store: &SqlMarket, kind: ServerKind) -> Vec<i64> {
     let (schema, indexes) = match kind {
         ServerKind::MariaDb => (
             "DATABASE()",
@@ -62,10 +63,10 @@ async fn schema_size(store: &SqlStore, kind: ServerKind) -> Vec<i64> {
         "SELECT count(*) AS n, count(DISTINCT table_name) AS tables FROM information_schema.columns \
          WHERE table_schema = {schema}"
     );
-    let mut unit = store.begin().await.unwrap();
-    let mut own = Statements::of(unit.as_mut()).unwrap();
-    let columns = own.fetch(&columns, Vec::new()).await.unwrap();
-    let indexes = own.fetch(indexes, Vec::new()).await.unwrap();
+    // The outbox's own view: it takes statements.
+    let mut view = SqlStore::view(store).await.unwrap();
+    let columns = view.fetch(&columns, Vec::new()).await.unwrap();
+    let indexes = view.fetch(indexes, Vec::new()).await.unwrap();
     vec![columns[0].int("n").unwrap(), columns[0].int("tables").unwrap(), indexes[0].int("n").unwrap()]
 }
 

@@ -20,9 +20,9 @@ use handover_contract::samples::start;
 use handover_memory::ManualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{NewEvent, Store, StoreError};
-use handover_sql::SqlStore;
 use handover_tests::server_rigs::{migrated, open};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use marketplace_sql::SqlMarket;
 
 /// Stamps each of these tests for every kind of server.
 macro_rules! on_every_server {
@@ -43,7 +43,7 @@ pub(crate) use on_every_server;
 
 /// A migrated database and a store on it.
 struct Fixture {
-    store: SqlStore,
+    store: SqlMarket,
     database: TestDatabase,
 }
 
@@ -70,11 +70,11 @@ impl Fixture {
 
 /// Another process.
 struct Process {
-    store: SqlStore,
+    store: SqlMarket,
     wake: Wake,
 }
 
-async fn append(store: &SqlStore, events: &[NewEvent]) -> Result<(), StoreError> {
+async fn append(store: &SqlMarket, events: &[NewEvent]) -> Result<(), StoreError> {
     let mut unit = store.begin().await?;
     unit.outbox().append(events).await?;
     unit.commit().await

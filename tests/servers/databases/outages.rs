@@ -8,10 +8,10 @@ use handover_events::EventId;
 use handover_memory::ManualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Store, StoreError};
-use handover_sql::SqlStore;
 use handover_tests::server_rigs::open;
 use handover_tests::servers::Durability;
 use handover_tests::servers::database::{DatabaseServer, ServerKind, TestDatabase};
+use marketplace_sql::SqlMarket;
 
 use super::{append, on_every_server};
 
@@ -21,7 +21,7 @@ on_every_server!(
 );
 
 /// A server of the test's own.
-async fn own(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlStore) {
+async fn own(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlMarket) {
     let server = DatabaseServer::start(kind, Durability::Full).await.unwrap();
     let database = server.database(None).await.unwrap();
     let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());

@@ -35,7 +35,10 @@ fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
 }
 
 fn topology(queues: &[QueueSpec]) -> Topology {
-    Topology { queues: queues.to_vec(), ..handover_application::queues::bare() }
+    Topology {
+        queues: queues.to_vec(),
+        ..handover_application::queues::topology(handover_application::queues::DEFAULT_TIMEOUT)
+    }
 }
 
 /// A vhost on the shared server.

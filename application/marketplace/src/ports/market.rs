@@ -1,7 +1,5 @@
 //! The units and views of the marketplace: its repositories, and the outbox.
 
-use std::any::Any;
-
 use super::{
     AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, IdBlocks, IdQueries,
     NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo,
@@ -41,18 +39,6 @@ impl<T> MarketView for T where
 {
 }
 
-/// What an adapter finds its own unit again by, behind the port: for what the port does not offer.
-pub trait AsAny {
-    /// The value itself, to be downcast.
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-}
-
-impl<T: Any> AsAny for T {
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
 /// One transaction: the repositories of the marketplace, and the outbox. Dropping it undoes everything.
 pub trait MarketUnit:
     UnitOfWork
@@ -67,7 +53,6 @@ pub trait MarketUnit:
     + CreditRepo
     + RequestRepo
     + IdBlocks
-    + AsAny
 {
 }
 
@@ -84,7 +69,6 @@ impl<T> MarketUnit for T where
         + CreditRepo
         + RequestRepo
         + IdBlocks
-        + AsAny
         + ?Sized
 {
 }

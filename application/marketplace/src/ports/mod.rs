@@ -31,7 +31,7 @@ pub use idempotency::{
 };
 pub use ids::{IdBlocks, IdKind, IdQueries, IdState};
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
-pub use market::{AsAny, MarketStore, MarketUnit, MarketView, Work};
+pub use market::{MarketStore, MarketUnit, MarketView, Work};
 pub use notifications::{Notification, NotificationQueries, NotificationRepo};
 pub use orders::{OrderQueries, OrderRepo, OrderSide};
 pub use payments::{PaymentQueries, PaymentRepo};

@@ -69,6 +69,11 @@ pub enum Changed {
 }
 
 impl Changed {
+    /// What a write that changed so many rows, none or one, says.
+    pub fn of(rows: u64) -> Changed {
+        if rows == 0 { Changed::None } else { Changed::One }
+    }
+
     /// That exactly one changed; otherwise the unit began from what is no longer there, and is lost.
     pub fn or_conflict(self, what: &str) -> Result<(), StoreError> {
         match self {

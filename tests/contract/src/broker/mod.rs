@@ -201,7 +201,10 @@ fn expiring(spec: QueueSpec, after: Duration) -> QueueSpec {
 fn topology(queues: &[QueueSpec]) -> Topology {
     let mut queues = queues.to_vec();
     queues.push(queue(CONTROL, &["control"]));
-    Topology { queues, ..handover_application::queues::bare() }
+    Topology {
+        queues,
+        ..handover_application::queues::topology(handover_application::queues::DEFAULT_TIMEOUT)
+    }
 }
 
 async fn declare(rig: &dyn BrokerRig, queues: &[QueueSpec]) {

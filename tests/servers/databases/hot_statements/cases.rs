@@ -16,7 +16,7 @@ use handover_outbox::ports::{
     ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, OnFailed, OutboxFilter,
     Store as _,
 };
-use handover_sql::SqlStore;
+use marketplace_sql::SqlMarket;
 
 use super::fill::{CONSUMER, LIVE};
 
@@ -26,7 +26,7 @@ pub(super) struct Case {
     /// By which it may read. The key of a table is PRIMARY on MariaDB.
     pub(super) indexes: &'static [&'static str],
     /// Runs it; tells how many rows it returned.
-    pub(super) run: for<'s> fn(&'s SqlStore) -> Pin<Box<dyn Future<Output = usize> + Send + 's>>,
+    pub(super) run: for<'s> fn(&'s SqlMarket) -> Pin<Box<dyn Future<Output = usize> + Send + 's>>,
 }
 
 /// A read outside of a transaction.

@@ -7,9 +7,9 @@ use handover_contract::samples::{
 use handover_domain::Asset;
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{Store as _, StoreError};
-use handover_sql::SqlStore;
 use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use marketplace_sql::SqlMarket;
 
 /// The consumer whose log is filled.
 pub(super) const CONSUMER: &str = "fulfillment";
@@ -158,7 +158,7 @@ pub(super) async fn settled(database: &TestDatabase, from: u32, to: u32) {
 }
 
 /// Something for each statement to find.
-pub(super) async fn live(store: &SqlStore) {
+pub(super) async fn live(store: &SqlMarket) {
     let mut unit = store.begin().await.unwrap();
     write_live(unit.as_mut()).await.unwrap();
     unit.commit().await.unwrap();

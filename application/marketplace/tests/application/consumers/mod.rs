@@ -5,7 +5,6 @@ mod carriers;
 mod clock_steps;
 mod crashes;
 mod duplicates;
-mod extensions;
 mod facts;
 mod late;
 mod locks;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use handover_application::Extensions;
 use handover_events::ConsumeStatus;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::operations::*;
@@ -55,8 +54,7 @@ pub(crate) async fn broken_undrained(names: &[(&str, i64)]) -> Broken {
 
 /// A process whose application has the scripted consumer at its queue.
 pub(crate) fn with_scripted(process: Process, handler: &Arc<Scripted>) -> Process {
-    let extensions = Extensions::default().consumer(handler.subscriber(), &[]);
-    Process { app: process.app.clone().extended(extensions), ..process }
+    Process { app: process.app.clone().with_consumer(handler.subscriber(), &[]), ..process }
 }
 
 impl Broken {

@@ -1,9 +1,8 @@
 //! What an operator without the role `pii` sees of payloads.
 
-use handover_application::{Extensions, Marketplace};
+use handover_outbox::MASK;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
-use handover_outbox::{EventSpec, MASK};
 use serde_json::{Value, json};
 
 use super::operators::*;
@@ -49,16 +48,4 @@ async fn a_field_that_nobody_has_thought_of_is_masked() {
         let masked = shown(json).await;
         assert!(!masked.contains(hidden) && masked.contains(MASK), "{json}: {masked}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_another_services_types_the_fields_are_shown_that_they_declare() {
-    let world = World::new().await;
-    let mut process = world.process();
-    let lent = EventSpec::new("BOOK_LENT", "book.lent").visible(&["bookId"]);
-    process.app = process.app.clone().extended(Extensions::new(Marketplace::Absent).event(lent));
-    let payload = r#"{"bookId":7,"reader":"ann","orderId":1}"#.to_owned();
-    process.commit(vec![NewEvent { payload, ..world.event("e-1", 1, &sample::changed(7)) }]).await;
-    let row = find_event(&process.app.outbox, &acting(&operator()), &event_id("e-1")).await.unwrap();
-    assert_eq!(row.payload, r#"{"bookId":7,"reader":"***","orderId":"***"}"#);
 }

@@ -1,0 +1,110 @@
+//! Coupons.
+
+use crate::money;
+use chrono::{DateTime, Utc};
+use handover_domain::{Coupon, CouponId, OrderId, UserId};
+use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
+use handover_sql::{Dialect, Row, Session, Value, values};
+
+const COLUMNS: &str = "id, tenant_id, user_id, discount_minor, min_spend_minor, expires_at, status, order_id, version, \
+                       create_time, update_time";
+
+fn coupon(row: &Row) -> Result<Coupon, StoreError> {
+    let row = row.of("coupons", "id");
+    Ok(Coupon {
+        id: row.id("id")?,
+        tenant: row.id("tenant_id")?,
+        user: row.id("user_id")?,
+        discount: money(&row, "discount_minor")?,
+        min_spend: money(&row, "min_spend_minor")?,
+        expires_at: row.time("expires_at")?,
+        status: row.named("status")?,
+        order: row.opt_id("order_id")?,
+        version: row.int("version")?,
+        create_time: row.time("create_time")?,
+        update_time: row.time("update_time")?,
+    })
+}
+
+pub(super) async fn by_id(
+    session: &mut Session,
+    tenant: TenantId,
+    id: CouponId,
+) -> Result<Option<Coupon>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM coupons WHERE id = ? AND tenant_id = ?");
+    session.fetch_one(&sql, values![id.get(), tenant.get()]).await?.as_ref().map(coupon).transpose()
+}
+
+pub(super) async fn page(
+    session: &mut Session,
+    tenant: TenantId,
+    user: UserId,
+    before: Option<CouponId>,
+    most: u32,
+) -> Result<Vec<Coupon>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM coupons WHERE tenant_id = ? AND user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+    );
+    let before = before.map_or(i64::MAX, CouponId::get);
+    let values = values![tenant.get(), user.get(), before, most];
+    session.fetch(&sql, values).await?.iter().map(coupon).collect()
+}
+
+/// The coupons that are to be written down as expired.
+pub(crate) fn to_expire(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_coupons_expiry");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM coupons {index} WHERE status = 'AVAILABLE' AND expires_at <= ? \
+         ORDER BY expires_at, id LIMIT ?"
+    );
+    (sql, values![now, most])
+}
+
+pub(super) async fn expired(
+    session: &mut Session,
+    now: DateTime<Utc>,
+    most: u32,
+) -> Result<Vec<Coupon>, StoreError> {
+    let (sql, values) = to_expire(session.dialect(), now, most);
+    session.fetch(&sql, values).await?.iter().map(coupon).collect()
+}
+
+pub(super) async fn insert(session: &mut Session, coupon: &Coupon) -> Result<(), StoreError> {
+    let values = values![
+        coupon.id.get(),
+        coupon.tenant.get(),
+        coupon.user.get(),
+        coupon.discount.minor(),
+        coupon.min_spend.minor(),
+        coupon.expires_at,
+        coupon.status.as_str(),
+        coupon.order.map(OrderId::get),
+        coupon.version,
+        coupon.create_time,
+        coupon.update_time,
+    ];
+    session.insert(&format!("INSERT INTO coupons ({COLUMNS})"), values.len(), values, "").await?;
+    Ok(())
+}
+
+pub(super) async fn advance(session: &mut Session, after: &Coupon) -> Result<Changed, StoreError> {
+    let sql = "UPDATE coupons SET user_id = ?, discount_minor = ?, min_spend_minor = ?, expires_at = ?, status = ?, \
+               order_id = ?, version = ?, create_time = ?, update_time = ? \
+               WHERE id = ? AND tenant_id = ? AND version = ?";
+    let values = values![
+        after.user.get(),
+        after.discount.minor(),
+        after.min_spend.minor(),
+        after.expires_at,
+        after.status.as_str(),
+        after.order.map(OrderId::get),
+        after.version,
+        after.create_time,
+        after.update_time,
+        after.id.get(),
+        after.tenant.get(),
+        after.version - 1,
+    ];
+    Ok(Changed::of(session.execute(sql, values).await?))
+}

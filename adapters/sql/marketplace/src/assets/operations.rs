@@ -1,0 +1,214 @@
+//! Operations on assets, and the entries by which they moved them.
+
+use std::collections::BTreeSet;
+
+use handover_application::ports::LedgerEntry;
+use handover_domain::{
+    Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
+};
+use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
+use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+
+const OPERATION: &str = "tenant_id, idempotency_key, asset, kind, user_id, order_id, refund_id, coupon_id, amount, \
+                         balance_after, event_id, trace_id, create_time";
+const ENTRY: &str = "tenant_id, idempotency_key, account, user_id, amount, balance_after, create_time";
+
+fn operation(row: &Row) -> Result<AssetOperation, StoreError> {
+    let row = row.of("asset_operations", "idempotency_key");
+    Ok(AssetOperation {
+        tenant: row.id("tenant_id")?,
+        key: OperationKey::stored(row.string("idempotency_key")?),
+        asset: row.named("asset")?,
+        kind: row.named("kind")?,
+        user: row.id("user_id")?,
+        order: row.opt_id("order_id")?,
+        refund: row.opt_id("refund_id")?,
+        coupon: row.opt_id("coupon_id")?,
+        amount: row.int("amount")?,
+        balance_after: row.opt_int("balance_after")?,
+        event_id: row.opt_named("event_id")?,
+        trace_id: row.opt_string("trace_id")?,
+        at: row.time("create_time")?,
+    })
+}
+
+fn numbered(row: &Row) -> Result<Numbered<LedgerEntry>, StoreError> {
+    let entry = row.of("ledger_entries", "entry_id");
+    Ok(Numbered {
+        id: entry.int("entry_id")?,
+        effect: LedgerEntry {
+            entry: Entry {
+                account: entry.named("entry_account")?,
+                user: entry.opt_id("entry_user")?,
+                amount: entry.int("entry_amount")?,
+                balance_after: entry.opt_int("entry_balance")?,
+            },
+            operation: operation(row)?,
+        },
+    })
+}
+
+/// Rows of a table of the ledger by the keys of their operations.
+pub(crate) fn under_keys(
+    dialect: &dyn Dialect,
+    columns: &str,
+    table: &str,
+    tenant: TenantId,
+    keys: &[&str],
+) -> (String, Vec<Value>) {
+    dialect.look_up(LookUp {
+        columns,
+        from: table.to_owned(),
+        column: "idempotency_key",
+        keys: keys.iter().map(|key| Value::from(*key)).collect(),
+        conditions: format!("{} = ?", dialect.unindexed("tenant_id")),
+        values: values![tenant.get()],
+        ..LookUp::default()
+    })
+}
+
+pub(super) async fn by_key(
+    session: &mut Session,
+    tenant: TenantId,
+    keys: &[OperationKey],
+) -> Result<Vec<AssetOperation>, StoreError> {
+    let keys: BTreeSet<&str> = keys.iter().map(OperationKey::as_str).collect();
+    let mut found = Vec::new();
+    for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
+        let keys = padded(keys);
+        let (sql, values) = under_keys(session.dialect(), OPERATION, "asset_operations", tenant, &keys);
+        for row in &session.fetch(&sql, values).await? {
+            found.push(operation(row)?);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn entries_by_key(
+    session: &mut Session,
+    tenant: TenantId,
+    keys: &[OperationKey],
+) -> Result<Vec<(OperationKey, Entry)>, StoreError> {
+    let keys: BTreeSet<&str> = keys.iter().map(OperationKey::as_str).collect();
+    let mut found = Vec::new();
+    for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
+        let keys = padded(keys);
+        let columns = format!("id, {ENTRY}");
+        let (sql, values) = under_keys(session.dialect(), &columns, "ledger_entries", tenant, &keys);
+        for row in &session.fetch(&sql, values).await? {
+            let row = row.of("ledger_entries", "id");
+            let entry = Entry {
+                account: row.named("account")?,
+                user: row.opt_id("user_id")?,
+                amount: row.int("amount")?,
+                balance_after: row.opt_int("balance_after")?,
+            };
+            found.push((OperationKey::stored(row.string("idempotency_key")?), entry));
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn of_order(
+    session: &mut Session,
+    tenant: TenantId,
+    order: OrderId,
+) -> Result<Vec<AssetOperation>, StoreError> {
+    let sql =
+        format!("SELECT {OPERATION} FROM asset_operations WHERE tenant_id = ? AND order_id = ? ORDER BY id");
+    session.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(operation).collect()
+}
+
+/// The accounts that a purse is made of.
+const fn accounts(purse: Purse) -> &'static [Account] {
+    match purse {
+        Purse::Wallet => &[Account::Wallet, Account::WalletHold],
+        Purse::Points => &[Account::Points, Account::PointsHold, Account::PointsDebt],
+    }
+}
+
+/// A page of the entries of a purse. Each account has its own by itself in the order of their numbers; at most a page
+/// of each is read.
+pub(crate) fn entries(
+    dialect: &dyn Dialect,
+    (tenant, user): (TenantId, UserId),
+    purse: Purse,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let (mut parts, mut values) = (Vec::new(), Vec::new());
+    for account in accounts(purse) {
+        parts.push(format!(
+            "SELECT * FROM (SELECT e.id AS entry_id, e.account AS entry_account, e.user_id AS entry_user, \
+               e.amount AS entry_amount, e.balance_after AS entry_balance, {operation} \
+             FROM ledger_entries e {by_account} JOIN asset_operations o {by_key} \
+               ON o.tenant_id = e.tenant_id AND o.idempotency_key = e.idempotency_key \
+             WHERE e.tenant_id = ? AND e.user_id = ? AND e.account = '{account}' AND e.id < ? \
+             ORDER BY e.id DESC LIMIT ?) AS of_{account}",
+            operation =
+                OPERATION.split(", ").map(|column| format!("o.{column}")).collect::<Vec<_>>().join(", "),
+            by_account = dialect.index("idx_ledger_account"),
+            by_key = dialect.by_key("uk_asset_operations"),
+        ));
+        values.extend(values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), most]);
+    }
+    let sql = format!("{} ORDER BY entry_id DESC LIMIT ?", parts.join(" UNION ALL "));
+    values.push(most.into());
+    (sql, values)
+}
+
+pub(super) async fn entries_page(
+    session: &mut Session,
+    owner: (TenantId, UserId),
+    purse: Purse,
+    before: Option<i64>,
+    most: u32,
+) -> Result<Vec<Numbered<LedgerEntry>>, StoreError> {
+    let (sql, values) = entries(session.dialect(), owner, purse, before, most);
+    session.fetch(&sql, values).await?.iter().map(numbered).collect()
+}
+
+fn operation_row(operation: &AssetOperation) -> Vec<Value> {
+    values![
+        operation.tenant.get(),
+        operation.key.as_str(),
+        operation.asset.as_str(),
+        operation.kind.as_str(),
+        operation.user.get(),
+        operation.order.map(OrderId::get),
+        operation.refund.map(RefundId::get),
+        operation.coupon.map(CouponId::get),
+        operation.amount,
+        operation.balance_after,
+        operation.event_id.as_ref().map(EventId::as_str),
+        &operation.trace_id,
+        operation.at,
+    ]
+}
+
+fn entry_row(operation: &AssetOperation, entry: &Entry) -> Vec<Value> {
+    values![
+        operation.tenant.get(),
+        operation.key.as_str(),
+        entry.account.as_str(),
+        entry.user.map(UserId::get),
+        entry.amount,
+        entry.balance_after,
+        operation.at,
+    ]
+}
+
+pub(super) async fn post(session: &mut Session, postings: &[Posting]) -> Result<(), StoreError> {
+    if !postings.iter().all(Posting::is_balanced) {
+        return Err(session.refuse("the entries of an operation do not sum to zero"));
+    }
+    let operations = postings.iter().flat_map(|posting| operation_row(&posting.operation)).collect();
+    session.insert(&format!("INSERT INTO asset_operations ({OPERATION})"), 13, operations, "").await?;
+    let entries = postings
+        .iter()
+        .flat_map(|posting| posting.entries.iter().flat_map(|entry| entry_row(&posting.operation, entry)))
+        .collect();
+    session.insert(&format!("INSERT INTO ledger_entries ({ENTRY})"), 7, entries, "").await?;
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! The credit of buyers.
+
+use std::collections::BTreeMap;
+
+use crate::session::MarketSession;
+use async_trait::async_trait;
+use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
+use handover_domain::{CreditCounts, OrderId, UserId};
+use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
+use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+
+const CHANGE: &str = "tenant_id, buyer_id, order_id, aggregate_seq, step, event_id, create_time";
+const CREDIT: &str = "tenant_id, buyer_id, completed, cancelled_by_buyer, cancelled_by_timeout, score, \
+    last_event_id, update_time";
+const KEY: &str = "tenant_id, buyer_id";
+
+/// Whose credit.
+type Buyer = (TenantId, UserId);
+
+fn change(row: &Row) -> Result<CreditChange, StoreError> {
+    let row = row.of("buyer_credit_changes", "id");
+    Ok(CreditChange {
+        tenant: row.id("tenant_id")?,
+        buyer: row.id("buyer_id")?,
+        order: row.id("order_id")?,
+        aggregate_seq: row.int("aggregate_seq")?,
+        step: row.named("step")?,
+        event_id: row.named("event_id")?,
+        at: row.time("create_time")?,
+    })
+}
+
+fn credit(row: &Row) -> Result<BuyerCredit, StoreError> {
+    let row = row.of("buyer_credit", "buyer_id");
+    Ok(BuyerCredit {
+        counts: CreditCounts {
+            completed: row.count("completed")?,
+            cancelled_by_buyer: row.count("cancelled_by_buyer")?,
+            cancelled_by_timeout: row.count("cancelled_by_timeout")?,
+        },
+        score: row.count("score")?,
+        last_event_id: row.named("last_event_id")?,
+        update_time: row.time("update_time")?,
+    })
+}
+
+fn row_of((tenant, buyer): &Buyer, credit: &BuyerCredit) -> Vec<Value> {
+    values![
+        tenant.get(),
+        buyer.get(),
+        credit.counts.completed,
+        credit.counts.cancelled_by_buyer,
+        credit.counts.cancelled_by_timeout,
+        credit.score,
+        &credit.last_event_id,
+        credit.update_time,
+    ]
+}
+
+#[async_trait]
+impl CreditQueries for MarketSession {
+    async fn credit_of(
+        &mut self,
+        tenant: TenantId,
+        buyer: UserId,
+    ) -> Result<Option<BuyerCredit>, StoreError> {
+        let sql = format!("SELECT {CREDIT} FROM buyer_credit WHERE tenant_id = ? AND buyer_id = ?");
+        let row = self.fetch_one(&sql, values![tenant.get(), buyer.get()]).await?;
+        row.as_ref().map(credit).transpose()
+    }
+
+    async fn credit_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<CreditChange>, StoreError> {
+        let sql = format!(
+            "SELECT id, {CHANGE} FROM buyer_credit_changes WHERE tenant_id = ? AND order_id = ? ORDER BY id"
+        );
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(change).collect()
+    }
+}
+
+impl MarketSession {
+    /// The counts of these buyers, locked: every one has its row.
+    async fn counts(
+        &mut self,
+        buyers: impl Iterator<Item = &Buyer>,
+    ) -> Result<BTreeMap<Buyer, CreditCounts>, StoreError> {
+        let mut of_tenant: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
+        for (tenant, buyer) in buyers {
+            of_tenant.entry(*tenant).or_default().push(buyer.get());
+        }
+        let mut counts = BTreeMap::new();
+        for (tenant, buyers) in of_tenant {
+            for buyers in buyers.chunks(MAX_ROWS) {
+                let buyers = padded(buyers);
+                let (sql, values) = self.dialect().look_up(LookUp {
+                    columns: CREDIT,
+                    from: format!("buyer_credit {}", self.dialect().by_key("PRIMARY")),
+                    column: "buyer_id",
+                    keys: buyers.into_iter().map(Value::from).collect(),
+                    conditions: "tenant_id = ?".to_owned(),
+                    values: values![tenant.get()],
+                    lock: self.dialect().for_update(),
+                    ..LookUp::default()
+                });
+                for row in self.fetch(&sql, values).await? {
+                    counts
+                        .insert((tenant, row.of("buyer_credit", KEY).id("buyer_id")?), credit(&row)?.counts);
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn put_credit(
+        &mut self,
+        credit: &BTreeMap<Buyer, BuyerCredit>,
+        replaced: &[&str],
+    ) -> Result<(), StoreError> {
+        let rows = credit.iter().flat_map(|(buyer, credit)| row_of(buyer, credit)).collect();
+        let after = self.dialect().or_replace(KEY, replaced);
+        self.insert(&format!("INSERT INTO buyer_credit ({CREDIT})"), 8, rows, &after).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CreditRepo for MarketSession {
+    async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
+        let rows = changes
+            .iter()
+            .flat_map(|change| {
+                values![
+                    change.tenant.get(),
+                    change.buyer.get(),
+                    change.order.get(),
+                    change.aggregate_seq,
+                    change.step.as_str(),
+                    &change.event_id,
+                    change.at,
+                ]
+            })
+            .collect();
+        self.insert(&format!("INSERT INTO buyer_credit_changes ({CHANGE})"), 7, rows, "").await?;
+
+        let mut touched: BTreeMap<Buyer, BuyerCredit> = BTreeMap::new();
+        for change in changes {
+            let counts = CreditCounts::default();
+            let last = BuyerCredit {
+                counts,
+                score: counts.score(),
+                last_event_id: change.event_id.clone(),
+                update_time: change.at,
+            };
+            touched.insert((change.tenant, change.buyer), last);
+        }
+        // A row that is not there cannot be locked: two units would both count from nothing. So it is made, or touched,
+        // first, in the order of its key.
+        self.put_credit(&touched, &["update_time"]).await?;
+        let mut counts = self.counts(touched.keys()).await?;
+        for change in changes {
+            let counts = counts.entry((change.tenant, change.buyer)).or_default();
+            *counts = counts.and(change.step);
+        }
+        for (buyer, credit) in &mut touched {
+            credit.counts = counts.get(buyer).copied().unwrap_or_default();
+            credit.score = credit.counts.score();
+        }
+        let replaced = [
+            "completed",
+            "cancelled_by_buyer",
+            "cancelled_by_timeout",
+            "score",
+            "last_event_id",
+            "update_time",
+        ];
+        self.put_credit(&touched, &replaced).await
+    }
+}

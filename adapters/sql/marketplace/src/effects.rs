@@ -1,0 +1,318 @@
+//! What consumers did.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::session::MarketSession;
+use async_trait::async_trait;
+use handover_application::ports::{
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
+    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
+};
+use handover_domain::{OrderId, ProductId, UserId};
+use handover_events::TenantId;
+use handover_outbox::ports::{Numbered, StoreError};
+use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+
+const CHANGE: &str = "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind, event_id, create_time";
+const TASK: &str = "tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time";
+const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, update_time";
+
+/// Whose listing of which product.
+type Listing = (TenantId, UserId, ProductId);
+
+/// The columns of the natural key of an effect beside its order.
+const fn fact_columns(kind: EffectKind) -> &'static [&'static str] {
+    match kind {
+        EffectKind::ListingChange => &["kind"],
+        EffectKind::Shipment => &[],
+        EffectKind::Notification => &["new_status", "side"],
+        EffectKind::CreditChange => &["step"],
+    }
+}
+
+fn effect_of_fact(kind: EffectKind, row: &Row) -> Result<EffectOfFact, StoreError> {
+    let row = row.of(kind.table(), "id");
+    let columns = fact_columns(kind).iter().map(|column| row.text(column)).collect::<Result<Vec<_>, _>>()?;
+    Ok(EffectOfFact {
+        tenant: row.id("tenant_id")?,
+        order: row.id("order_id")?,
+        fact: if columns.is_empty() { SHIPMENT.to_owned() } else { columns.join(":") },
+        event_id: row.named("event_id")?,
+    })
+}
+
+/// Of an effect, what [`effect_of_fact`] reads.
+fn effect_columns(kind: EffectKind) -> String {
+    let fact: String = fact_columns(kind).iter().map(|column| format!(", e.{column}")).collect();
+    format!("e.id, e.tenant_id, e.order_id, e.event_id{fact}")
+}
+
+fn change(row: &Row) -> Result<ListingChange, StoreError> {
+    let row = row.of("listing_changes", "id");
+    Ok(ListingChange {
+        tenant: row.id("tenant_id")?,
+        seller: row.id("seller_id")?,
+        product: row.id("product_id")?,
+        order: row.id("order_id")?,
+        aggregate_seq: row.int("aggregate_seq")?,
+        kind: match row.text("kind")? {
+            "OCCUPIED" => ListingChangeKind::Occupied,
+            "RELEASED" => ListingChangeKind::Released,
+            other => return Err(row.corrupt("kind", format!("{other:?} is unknown"))),
+        },
+        event_id: row.named("event_id")?,
+        at: row.time("create_time")?,
+    })
+}
+
+fn entry(row: &Row) -> Result<ListingEntry, StoreError> {
+    let row = row.of("listings", "product_id");
+    Ok(ListingEntry {
+        product: row.id("product_id")?,
+        taken_by: match row.opt_int("taken_by")? {
+            Some(_) => Some(row.id("taken_by")?),
+            None => None,
+        },
+        event_id: row.named("event_id")?,
+        update_time: row.time("update_time")?,
+    })
+}
+
+fn task(row: &Row) -> Result<ShipmentTask, StoreError> {
+    let row = row.of("shipments", "id");
+    Ok(ShipmentTask {
+        tenant: row.id("tenant_id")?,
+        order: row.id("order_id")?,
+        seller: row.id("seller_id")?,
+        buyer: row.id("buyer_id")?,
+        aggregate_seq: row.int("aggregate_seq")?,
+        event_id: row.named("event_id")?,
+        at: row.time("create_time")?,
+    })
+}
+
+#[async_trait]
+impl EffectQueries for MarketSession {
+    async fn listing_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        let sql = format!(
+            "SELECT id, {CHANGE} FROM listing_changes WHERE tenant_id = ? AND order_id = ? ORDER BY id"
+        );
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(change).collect()
+    }
+
+    async fn effects_of(
+        &mut self,
+        kind: EffectKind,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        let mut found = Vec::new();
+        for orders in orders.chunks(MAX_ROWS) {
+            let (sql, values) = self.dialect().look_up(LookUp {
+                columns: &effect_columns(kind),
+                from: format!("{} e", kind.table()),
+                column: "e.order_id",
+                keys: padded(orders).into_iter().map(|order| order.get().into()).collect(),
+                conditions: "e.tenant_id = ?".to_owned(),
+                values: values![tenant.get()],
+                ..LookUp::default()
+            });
+            for row in &self.fetch(&sql, values).await? {
+                found.push(effect_of_fact(kind, row)?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn effects_without_order(
+        &mut self,
+        kind: EffectKind,
+        tenant: Option<TenantId>,
+        newest: u32,
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        let mut values = values![newest];
+        values.extend(tenant.map(|tenant| Value::from(tenant.get())));
+        let sql = format!(
+            "SELECT {columns} FROM (SELECT * FROM {table} ORDER BY id DESC LIMIT ?) e \
+             WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = e.order_id AND o.tenant_id = e.tenant_id) {visible} \
+             ORDER BY e.id DESC",
+            columns = effect_columns(kind),
+            table = kind.table(),
+            visible = if tenant.is_some() { "AND e.tenant_id = ?" } else { "" },
+        );
+        self.fetch(&sql, values).await?.iter().map(|row| effect_of_fact(kind, row)).collect()
+    }
+
+    async fn listing_of(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        let sql =
+            format!("SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? ORDER BY product_id");
+        self.fetch(&sql, values![tenant.get(), seller.get()]).await?.iter().map(entry).collect()
+    }
+
+    async fn shipment_tasks(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ShipmentTask>, StoreError> {
+        let sql =
+            format!("SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND order_id = ? ORDER BY id");
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(task).collect()
+    }
+
+    async fn listings_page(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+        before: Option<ProductId>,
+        limit_to: u32,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        let sql = format!(
+            "SELECT {ENTRY} FROM listings WHERE tenant_id = ? AND seller_id = ? AND product_id < ? \
+             ORDER BY product_id DESC LIMIT ?"
+        );
+        let before = before.map_or(i64::MAX, ProductId::get);
+        let values = values![tenant.get(), seller.get(), before, limit_to];
+        self.fetch(&sql, values).await?.iter().map(entry).collect()
+    }
+
+    async fn shipments_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        before: Option<i64>,
+        limit_to: u32,
+    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+        let party = match side {
+            OrderSide::Buyer => "buyer_id",
+            OrderSide::Seller => "seller_id",
+        };
+        let sql = format!(
+            "SELECT id, {TASK} FROM shipments WHERE tenant_id = ? AND {party} = ? AND id < ? \
+             ORDER BY id DESC LIMIT ?"
+        );
+        let values = values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), limit_to];
+        let rows = self.fetch(&sql, values).await?;
+        rows.iter()
+            .map(|row| Ok(Numbered { id: row.of("shipments", "id").int("id")?, effect: task(row)? }))
+            .collect()
+    }
+}
+
+impl MarketSession {
+    /// Every change of these products, in the order in which they were applied.
+    async fn changes_of(&mut self, listings: &BTreeSet<Listing>) -> Result<Vec<ListingChange>, StoreError> {
+        let mut products: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
+        for (tenant, _, product) in listings {
+            products.entry(*tenant).or_default().push(product.get());
+        }
+        let mut changes = Vec::new();
+        for (tenant, products) in products {
+            for products in products.chunks(MAX_ROWS) {
+                let products = padded(products);
+                let (sql, values) = self.dialect().look_up(LookUp {
+                    columns: &format!("id, {CHANGE}"),
+                    from: "listing_changes".to_owned(),
+                    column: "product_id",
+                    keys: products.into_iter().map(Value::from).collect(),
+                    conditions: format!("{} = ?", self.dialect().unindexed("tenant_id")),
+                    values: values![tenant.get()],
+                    order: "id",
+                    ..LookUp::default()
+                });
+                for row in self.fetch(&sql, values).await? {
+                    changes.push(change(&row)?);
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Writes listings, and so locks them.
+    async fn put_listings(&mut self, listings: &BTreeMap<Listing, ListingEntry>) -> Result<(), StoreError> {
+        let rows = listings
+            .iter()
+            .flat_map(|((tenant, seller, product), entry)| {
+                values![
+                    tenant.get(),
+                    seller.get(),
+                    product.get(),
+                    entry.taken_by.map(OrderId::get),
+                    &entry.event_id,
+                    entry.update_time,
+                ]
+            })
+            .collect();
+        let after = self
+            .dialect()
+            .or_replace("tenant_id, product_id, seller_id", &["taken_by", "event_id", "update_time"]);
+        self.insert(&format!("INSERT INTO listings ({ENTRY})"), 6, rows, &after).await.map(|_| ())
+    }
+}
+
+/// How the listings of these changes stand after them.
+fn listed(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTreeMap<Listing, ListingEntry> {
+    let after = |listing: &Listing| {
+        let own = changes.iter().filter(|change| change.listing() == *listing);
+        Some((*listing, ListingEntry::after(own)?))
+    };
+    listings.iter().filter_map(after).collect()
+}
+
+#[async_trait]
+impl EffectRepo for MarketSession {
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        let rows = changes
+            .iter()
+            .flat_map(|change| {
+                values![
+                    change.tenant.get(),
+                    change.seller.get(),
+                    change.product.get(),
+                    change.order.get(),
+                    change.aggregate_seq,
+                    change.kind.as_str(),
+                    &change.event_id,
+                    change.at,
+                ]
+            })
+            .collect();
+        self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
+
+        // Written as if there were no other changes: that locks the listing, so that the others can be read. Nearly
+        // always there are none that matter.
+        let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
+        let alone = listed(&listings, changes);
+        self.put_listings(&alone).await?;
+        let mut stand = listed(&listings, &self.changes_of(&listings).await?);
+        stand.retain(|listing, entry| alone.get(listing) != Some(entry));
+        self.put_listings(&stand).await
+    }
+
+    async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
+        let rows = tasks
+            .iter()
+            .flat_map(|task| {
+                values![
+                    task.tenant.get(),
+                    task.order.get(),
+                    task.seller.get(),
+                    task.buyer.get(),
+                    task.aggregate_seq,
+                    &task.event_id,
+                    task.at,
+                ]
+            })
+            .collect();
+        self.insert(&format!("INSERT INTO shipments ({TASK})"), 7, rows, "").await?;
+        Ok(())
+    }
+}

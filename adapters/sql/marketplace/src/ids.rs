@@ -1,0 +1,80 @@
+//! Blocks of ids.
+
+use crate::session::MarketSession;
+use async_trait::async_trait;
+use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState};
+use handover_outbox::ports::StoreError;
+use handover_sql::values;
+
+/// The table of the rows that have these ids.
+const fn table(kind: IdKind) -> &'static str {
+    match kind {
+        IdKind::Product => "products",
+        IdKind::Order => "orders",
+        IdKind::Payment => "payments",
+        IdKind::Refund => "refunds",
+        IdKind::Coupon => "coupons",
+    }
+}
+
+#[async_trait]
+impl IdQueries for MarketSession {
+    async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
+        let block = "SELECT kind, next_id FROM id_blocks WHERE kind = ?";
+        let next = match self.fetch_one(block, values![kind.as_str()]).await? {
+            Some(row) => row.of("id_blocks", "kind").int("next_id")?,
+            None => 1,
+        };
+        let newest = format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1", table(kind));
+        let largest = match self.fetch_one(&newest, Vec::new()).await? {
+            Some(row) => row.of(table(kind), "id").int("id")?,
+            None => 0,
+        };
+        Ok(IdState { next, largest })
+    }
+
+    async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
+        let sql = format!("SELECT id FROM {} WHERE id = ?", table(kind));
+        Ok(self.fetch_one(&sql, values![id]).await?.is_some())
+    }
+}
+
+#[async_trait]
+impl IdBlocks for MarketSession {
+    async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
+        let lock = self.dialect().for_update();
+        let block = format!("SELECT kind, next_id FROM id_blocks WHERE kind = ? {lock}");
+        if self.fetch_one(&block, values![kind.as_str()]).await?.is_none() {
+            let insert = "INSERT INTO id_blocks (kind, next_id) VALUES (?, ?)";
+            self.execute(insert, values![kind.as_str(), next]).await?;
+            return Ok(());
+        }
+        let raise = "UPDATE id_blocks SET next_id = ? WHERE kind = ? AND next_id < ?";
+        self.execute(raise, values![next, kind.as_str(), next]).await?;
+        Ok(())
+    }
+
+    async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
+        let size = i64::from(size);
+        let moved = self
+            .execute(
+                "UPDATE id_blocks SET next_id = next_id + ? WHERE kind = ?",
+                values![size, kind.as_str()],
+            )
+            .await?;
+        if moved == 0 {
+            // Two that find none at once: one of them meets a taken key and begins again.
+            self.execute(
+                "INSERT INTO id_blocks (kind, next_id) VALUES (?, ?)",
+                values![kind.as_str(), 1 + size],
+            )
+            .await?;
+            return Ok(1);
+        }
+        let row = self
+            .fetch_one("SELECT kind, next_id FROM id_blocks WHERE kind = ?", values![kind.as_str()])
+            .await?;
+        let row = row.ok_or_else(|| StoreError::Backend("a block of ids was lost".into()))?;
+        Ok(row.of("id_blocks", "kind").int("next_id")? - size)
+    }
+}

@@ -1,0 +1,31 @@
+//! The marketplace's repositories on SQL, in the transactions of [`handover_sql`]: one repository per file, written once
+//! for every engine.
+//!
+//! **Invariant:** no business rules: a rule in SQL is a bug, except for constraints that exclude a second writer.
+
+mod assets;
+mod credit;
+mod effects;
+mod ids;
+mod notifications;
+mod orders;
+mod payments;
+#[cfg(test)]
+mod plans;
+mod products;
+mod refunds;
+mod requests;
+mod session;
+mod store;
+mod sweeps;
+
+pub use store::SqlMarket;
+
+use handover_domain::Money;
+use handover_outbox::ports::StoreError;
+use handover_sql::Fields;
+
+/// An amount in minor units.
+fn money(row: &Fields<'_>, column: &'static str) -> Result<Money, StoreError> {
+    Money::from_minor(row.int(column)?).map_err(|error| row.corrupt(column, error))
+}

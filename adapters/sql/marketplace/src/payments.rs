@@ -1,0 +1,115 @@
+//! Payments.
+
+use crate::money;
+use crate::session::MarketSession;
+use async_trait::async_trait;
+use handover_application::ports::{PaymentQueries, PaymentRepo};
+use handover_domain::{Currency, OrderId, Payment, PaymentId};
+use handover_events::TenantId;
+use handover_outbox::ports::{Changed, StoreError};
+use handover_sql::{Row, trace_columns, values};
+
+const COLUMNS: &str = "id, tenant_id, order_id, amount_minor, currency, payment_method, status, transaction_id, \
+                       refund_due, trace_id, traceparent, version, create_time, update_time";
+
+fn payment(row: &Row) -> Result<Payment, StoreError> {
+    let row = row.of("payments", "id");
+    let currency = row.text("currency")?;
+    if currency != Currency::CNY.as_str() {
+        return Err(row.corrupt("currency", format!("{currency:?} is unknown")));
+    }
+    Ok(Payment {
+        id: row.id("id")?,
+        tenant: row.id("tenant_id")?,
+        order: row.id("order_id")?,
+        amount: money(&row, "amount_minor")?,
+        currency: Currency::CNY,
+        method: row.string("payment_method")?,
+        status: row.named("status")?,
+        transaction_id: row.opt_string("transaction_id")?,
+        refund_due: row.flag("refund_due")?,
+        trace: row.trace()?,
+        version: row.int("version")?,
+        create_time: row.time("create_time")?,
+        update_time: row.time("update_time")?,
+    })
+}
+
+/// Every payment of an order: its parameters are tenant and order.
+pub(crate) fn of_order() -> String {
+    format!("SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? ORDER BY id")
+}
+
+#[async_trait]
+impl PaymentQueries for MarketSession {
+    async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM payments WHERE id = ?");
+        self.fetch_one(&sql, values![id.get()]).await?.as_ref().map(payment).transpose()
+    }
+
+    async fn payment_in_processing(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Option<Payment>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? AND status = 'PROCESSING'"
+        );
+        self.fetch_one(&sql, values![tenant.get(), order.get()]).await?.as_ref().map(payment).transpose()
+    }
+
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+        let sql = of_order();
+        self.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(payment).collect()
+    }
+}
+
+#[async_trait]
+impl PaymentRepo for MarketSession {
+    async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        let [trace_id, traceparent] = trace_columns(&payment.trace);
+        let values = values![
+            payment.id.get(),
+            payment.tenant.get(),
+            payment.order.get(),
+            payment.amount.minor(),
+            payment.currency.as_str(),
+            &payment.method,
+            payment.status.as_str(),
+            &payment.transaction_id,
+            payment.refund_due,
+            trace_id,
+            traceparent,
+            payment.version,
+            payment.create_time,
+            payment.update_time,
+        ];
+        self.insert(&format!("INSERT INTO payments ({COLUMNS})"), values.len(), values, "").await?;
+        Ok(())
+    }
+
+    async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError> {
+        let sql = "UPDATE payments SET order_id = ?, amount_minor = ?, currency = ?, payment_method = ?, status = ?, \
+                   transaction_id = ?, refund_due = ?, trace_id = ?, traceparent = ?, version = ?, create_time = ?, update_time = ? \
+                   WHERE id = ? AND tenant_id = ? AND version = ?";
+        let [trace_id, traceparent] = trace_columns(&after.trace);
+        let values = values![
+            after.order.get(),
+            after.amount.minor(),
+            after.currency.as_str(),
+            &after.method,
+            after.status.as_str(),
+            &after.transaction_id,
+            after.refund_due,
+            trace_id,
+            traceparent,
+            after.version,
+            after.create_time,
+            after.update_time,
+            after.id.get(),
+            after.tenant.get(),
+            after.version - 1,
+        ];
+        Ok(Changed::of(self.execute(sql, values).await?))
+    }
+}

@@ -1,0 +1,81 @@
+//! That SQLite finds by an index what must stay fast, with and without statistics.
+
+use std::sync::Arc;
+
+use chrono::DateTime;
+use handover_domain::{OrderId, Purse, UserId};
+use handover_events::TenantId;
+use handover_memory::ManualClock;
+use handover_outbox::Wake;
+use handover_outbox::ports::{Store as _, UnitOfWork as _};
+use handover_sql::{SqlStore, SqliteOptions, Value, values};
+
+use crate::SqlMarket;
+use crate::assets::{balances, operations};
+use crate::{orders, payments, requests};
+
+async fn store(directory: &tempfile::TempDir) -> SqlMarket {
+    let options = SqliteOptions::file(directory.path().join("test.db"));
+    let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
+    let store = SqlStore::open_sqlite(&options, clock, Wake::default()).await.unwrap();
+    store.migrate().await.unwrap();
+    SqlMarket::on(store)
+}
+
+#[tokio::test]
+async fn reads_find_their_rows_by_an_index_with_and_without_statistics() {
+    let directory = tempfile::tempdir().unwrap();
+    let fresh = store(&directory).await;
+    check_sweeps(&fresh).await;
+    check_look_ups(&fresh).await;
+    let mut unit = (*fresh).begin().await.unwrap();
+    let fill = "INSERT INTO asset_operations (tenant_id, idempotency_key, asset, kind, user_id, amount, create_time) \
+                SELECT 1, 'k-' || n, 'wallet', 'DEPOSIT', 7, 1, '2026-01-01T00:00:00.000000Z' FROM \
+                (WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000) \
+                 SELECT n FROM numbers)";
+    for statement in [fill, "ANALYZE"] {
+        unit.execute(statement, vec![]).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    fresh.close().await;
+    // Statistics are read with the schema.
+    let filled = store(&directory).await;
+    check_sweeps(&filled).await;
+    check_look_ups(&filled).await;
+}
+
+async fn check_sweeps(store: &SqlMarket) {
+    let (order, user) = (OrderId::try_from(7).unwrap(), UserId::try_from(7).unwrap());
+    for (index, plan) in store.explain_sweeps(DateTime::UNIX_EPOCH, order, user).await.unwrap() {
+        assert!(plan.contains(&format!("INDEX {index}")), "{index}: {plan}");
+        assert!(!plan.contains("SCAN asset_holds") && !plan.contains("SCAN orders"), "{index}: {plan}");
+        // Pages of accounts are merged, or sorted once they are read.
+        assert!(!plan.contains("TEMP B-TREE") || index == "idx_ledger_account", "{index}: {plan}");
+    }
+}
+
+async fn check_look_ups(store: &SqlMarket) {
+    let mut session = (**store).view().await.unwrap();
+    let (dialect, now, tenant) = (session.dialect(), DateTime::UNIX_EPOCH, TenantId::DEFAULT);
+    let under_keys = |table| operations::under_keys(dialect, "*", table, tenant, &["a", "b"]);
+    let cases: [((String, Vec<Value>), &str); 6] = [
+        ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
+        ((payments::of_order(), values![1i64, 1i64]), "SEARCH payments USING INDEX idx_payments_order"),
+        (
+            balances::locking(dialect, Purse::Wallet, tenant, vec![1, 2]),
+            "SEARCH asset_balances USING PRIMARY KEY",
+        ),
+        (under_keys("asset_operations"), "SEARCH asset_operations USING"),
+        (under_keys("ledger_entries"), "SEARCH ledger_entries USING INDEX uk_ledger_entries"),
+        (requests::expired(dialect, now, 100), "SEARCH idempotency_keys USING"),
+    ];
+    for ((sql, values), step) in cases {
+        let rows = session.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values).await.unwrap();
+        let steps: Vec<_> = rows.iter().map(|row| row.text("detail").unwrap()).collect();
+        let plan = steps.join("\n");
+        assert!(
+            plan.contains(step) && !plan.contains("SCAN ") && !plan.contains("AUTOMATIC"),
+            "{sql}\n{plan}"
+        );
+    }
+}

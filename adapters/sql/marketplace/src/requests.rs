@@ -1,0 +1,125 @@
+//! Requests under an idempotency key.
+
+use crate::session::MarketSession;
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::{
+    KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer,
+};
+use handover_outbox::ports::{Changed, StoreError};
+use handover_sql::{Dialect, MAX_ROWS, Row, Value, marks, padded, values};
+
+const COLUMNS: &str = "tenant_id, user_id, route, idempotency_key, body_hash, token, status, lease_until, answer_status, \
+                       answer, trace_id, create_time, expire_time";
+const SCOPE: &str = "tenant_id = ? AND user_id = ? AND route = ? AND idempotency_key = ?";
+const PROCESSING: &str = "PROCESSING";
+const SUCCESS: &str = "SUCCESS";
+
+fn request(row: &Row) -> Result<KeptRequest, StoreError> {
+    let row = row.of("idempotency_keys", "idempotency_key");
+    let state = match row.text("status")? {
+        PROCESSING => RequestState::Processing { until: row.time("lease_until")? },
+        SUCCESS => RequestState::Success(StoredAnswer {
+            status: u16::try_from(row.count("answer_status")?)
+                .map_err(|error| row.corrupt("answer_status", error.to_string()))?,
+            data: row.string("answer")?,
+        }),
+        other => return Err(row.corrupt("status", format!("{other:?} is unknown"))),
+    };
+    Ok(KeptRequest {
+        scope: RequestScope {
+            tenant: row.id("tenant_id")?,
+            user: row.id("user_id")?,
+            route: row.string("route")?,
+            key: row.string("idempotency_key")?,
+        },
+        body_hash: row.string("body_hash")?,
+        token: row.string("token")?,
+        state,
+        trace_id: row.string("trace_id")?,
+        create_time: row.time("create_time")?,
+        expire_time: row.time("expire_time")?,
+    })
+}
+
+fn of_scope(scope: &RequestScope) -> Vec<Value> {
+    values![scope.tenant.get(), scope.user.get(), &scope.route, &scope.key]
+}
+
+/// What follows the scope in [`COLUMNS`].
+fn rest(request: &KeptRequest) -> Vec<Value> {
+    let (status, until, answer) = match &request.state {
+        RequestState::Processing { until } => (PROCESSING, Some(*until), None),
+        RequestState::Success(answer) => (SUCCESS, None, Some(answer)),
+    };
+    values![
+        &request.body_hash,
+        &request.token,
+        status,
+        until,
+        answer.map(|answer| i64::from(answer.status)),
+        answer.map(|answer| answer.data.clone()),
+        &request.trace_id,
+        request.create_time,
+        request.expire_time,
+    ]
+}
+
+/// The keys that have expired, the longest expired first.
+pub(crate) fn expired(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_idempotency_expire");
+    let sql = format!(
+        "SELECT id FROM idempotency_keys {index} WHERE expire_time <= ? ORDER BY expire_time, id LIMIT ?"
+    );
+    (sql, values![now, most])
+}
+
+#[async_trait]
+impl RequestQueries for MarketSession {
+    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM idempotency_keys WHERE {SCOPE}");
+        self.fetch_one(&sql, of_scope(scope)).await?.as_ref().map(request).transpose()
+    }
+}
+
+#[async_trait]
+impl RequestRepo for MarketSession {
+    async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
+        let values = [of_scope(&request.scope), rest(request)].concat();
+        self.insert(&format!("INSERT INTO idempotency_keys ({COLUMNS})"), values.len(), values, "").await?;
+        Ok(())
+    }
+
+    async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError> {
+        let sql = format!(
+            "UPDATE idempotency_keys SET body_hash = ?, token = ?, status = ?, lease_until = ?, answer_status = ?, \
+             answer = ?, trace_id = ?, create_time = ?, expire_time = ? WHERE {SCOPE} AND token = ?"
+        );
+        let values = [rest(after), of_scope(&after.scope), values![token]].concat();
+        Ok(Changed::of(self.execute(&sql, values).await?))
+    }
+
+    async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
+        let sql =
+            format!("DELETE FROM idempotency_keys WHERE {SCOPE} AND token = ? AND status = '{PROCESSING}'");
+        Ok(Changed::of(self.execute(&sql, [of_scope(scope), values![token]].concat()).await?))
+    }
+
+    async fn sweep_requests(&mut self, now: DateTime<Utc>, most: u32) -> Result<u64, StoreError> {
+        let (sql, values) = expired(self.dialect(), now, most);
+        let rows = self.fetch(&sql, values).await?;
+        let ids: Vec<i64> =
+            rows.iter().map(|row| row.of("idempotency_keys", "id").int("id")).collect::<Result<_, _>>()?;
+        let mut removed = 0;
+        for ids in ids.chunks(MAX_ROWS) {
+            let ids = padded(ids);
+            let sql = format!(
+                "DELETE FROM idempotency_keys WHERE id IN ({}) AND expire_time <= ?",
+                marks(ids.len())
+            );
+            let values = ids.into_iter().map(Value::from).chain(values![now]).collect();
+            removed += self.execute(&sql, values).await?;
+        }
+        Ok(removed)
+    }
+}

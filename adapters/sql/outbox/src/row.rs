@@ -1,0 +1,208 @@
+//! Rows as they are read, and the errors that name what is wrong with them.
+//!
+//! **Invariant:** a stored value that breaks the rules of its column becomes `StoreError::Corrupt` with its table,
+//! column and row, never a panic and never a default.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, Trace};
+use handover_outbox::ports::StoreError;
+
+use crate::value::{Value, parse_time};
+
+/// Whose rows they are when somebody else wrote the query.
+const QUERY: &str = "a query";
+
+/// A row that was read.
+#[derive(Debug)]
+pub struct Row {
+    pub(crate) columns: Arc<[String]>,
+    /// An error is a value that nobody can read, such as `infinity`: of its own column alone.
+    pub(crate) values: Vec<Result<Value, String>>,
+}
+
+impl Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (column, value) in self.columns.iter().zip(&self.values) {
+            match value {
+                Ok(Value::Int(Some(value))) => write!(f, "{column}={value} ")?,
+                Ok(Value::Text(Some(value))) => write!(f, "{column}={value} ")?,
+                Ok(Value::Time(Some(value))) => write!(f, "{column}={value} ")?,
+                Ok(Value::Int(None) | Value::Text(None) | Value::Time(None) | Value::List(_)) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    /// The row's fields, for a table whose rows are known by `key`.
+    pub fn of(&self, table: &'static str, key: &'static str) -> Fields<'_> {
+        Fields { row: self, table, key }
+    }
+
+    /// An integer.
+    pub fn int(&self, column: &'static str) -> Result<i64, StoreError> {
+        self.of(QUERY, column).int(column)
+    }
+
+    /// A text.
+    pub fn text(&self, column: &'static str) -> Result<&str, StoreError> {
+        self.of(QUERY, column).text(column)
+    }
+
+    /// A moment.
+    pub fn time(&self, column: &'static str) -> Result<DateTime<Utc>, StoreError> {
+        self.of(QUERY, column).time(column)
+    }
+
+    fn value(&self, column: &str) -> Option<&Result<Value, String>> {
+        self.columns.iter().position(|name| name == column).and_then(|index| self.values.get(index))
+    }
+}
+
+/// The fields of a row.
+#[derive(Clone, Copy)]
+pub struct Fields<'r> {
+    row: &'r Row,
+    table: &'static str,
+    key: &'static str,
+}
+
+impl<'r> Fields<'r> {
+    /// The error that names the row, this column and what is wrong with its value.
+    pub fn corrupt(&self, column: &'static str, why: impl Display) -> StoreError {
+        let key = match self.row.value(self.key) {
+            Some(Ok(Value::Int(Some(key)))) => format!("{} {key}", self.key),
+            Some(Ok(Value::Text(Some(key)))) => format!("{} {key}", self.key),
+            Some(Ok(Value::Time(Some(key)))) => format!("{} {key}", self.key),
+            Some(Ok(Value::Int(None) | Value::Text(None) | Value::Time(None) | Value::List(_)) | Err(_))
+            | None => "a row".to_owned(),
+        };
+        StoreError::Corrupt { table: self.table, column, key, why: why.to_string() }
+    }
+
+    fn required<T>(&self, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
+        value.ok_or_else(|| self.corrupt(column, "is NULL"))
+    }
+
+    fn value(&self, column: &'static str) -> Result<&'r Value, StoreError> {
+        match self.row.value(column) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(why)) => Err(self.corrupt(column, format!("cannot be read: {why}"))),
+            None => Err(self.corrupt(column, "was not read")),
+        }
+    }
+
+    /// An integer, or NULL.
+    pub fn opt_int(&self, column: &'static str) -> Result<Option<i64>, StoreError> {
+        match self.value(column)? {
+            Value::Int(value) => Ok(*value),
+            Value::Text(None) | Value::Time(None) => Ok(None),
+            Value::Text(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
+                Err(self.corrupt(column, "is no integer"))
+            }
+        }
+    }
+
+    /// An integer.
+    pub fn int(&self, column: &'static str) -> Result<i64, StoreError> {
+        self.required(column, self.opt_int(column)?)
+    }
+
+    /// A text, or NULL.
+    pub fn opt_text(&self, column: &'static str) -> Result<Option<&'r str>, StoreError> {
+        match self.value(column)? {
+            Value::Text(value) => Ok(value.as_deref()),
+            Value::Int(None) | Value::Time(None) => Ok(None),
+            Value::Int(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
+                Err(self.corrupt(column, "is no text"))
+            }
+        }
+    }
+
+    /// A text of its own, or NULL.
+    pub fn opt_string(&self, column: &'static str) -> Result<Option<String>, StoreError> {
+        Ok(self.opt_text(column)?.map(str::to_owned))
+    }
+
+    /// A text.
+    pub fn text(&self, column: &'static str) -> Result<&'r str, StoreError> {
+        self.required(column, self.opt_text(column)?)
+    }
+
+    /// A text of its own.
+    pub fn string(&self, column: &'static str) -> Result<String, StoreError> {
+        Ok(self.text(column)?.to_owned())
+    }
+
+    /// A moment, or NULL.
+    pub fn opt_time(&self, column: &'static str) -> Result<Option<DateTime<Utc>>, StoreError> {
+        match self.value(column)? {
+            Value::Time(value) => Ok(*value),
+            Value::Text(Some(text)) => parse_time(text)
+                .map(Some)
+                .map_err(|error| self.corrupt(column, format!("{text:?} is no time: {error}"))),
+            Value::Text(None) | Value::Int(None) => Ok(None),
+            Value::Int(Some(_)) | Value::List(_) => Err(self.corrupt(column, "is no time")),
+        }
+    }
+
+    /// A moment.
+    pub fn time(&self, column: &'static str) -> Result<DateTime<Utc>, StoreError> {
+        self.required(column, self.opt_time(column)?)
+    }
+
+    /// An integer that has a type of its own.
+    pub fn id<T: TryFrom<i64, Error: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
+        T::try_from(self.int(column)?).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// An integer that has a type of its own, or NULL.
+    pub fn opt_id<T: TryFrom<i64, Error: Display>>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let value = self.opt_int(column)?;
+        value.map(|value| T::try_from(value).map_err(|error| self.corrupt(column, error))).transpose()
+    }
+
+    /// A count.
+    pub fn count(&self, column: &'static str) -> Result<u32, StoreError> {
+        self.id(column)
+    }
+
+    /// A text that has a type of its own.
+    pub fn named<T: FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
+        self.text(column)?.parse().map_err(|error| self.corrupt(column, error))
+    }
+
+    /// A text that has a type of its own, or NULL.
+    pub fn opt_named<T: FromStr<Err: Display>>(&self, column: &'static str) -> Result<Option<T>, StoreError> {
+        let text = self.opt_text(column)?;
+        text.map(|text| text.parse().map_err(|error| self.corrupt(column, error))).transpose()
+    }
+
+    /// A truth kept as 0 or 1.
+    pub fn flag(&self, column: &'static str) -> Result<bool, StoreError> {
+        Ok(self.int(column)? != 0)
+    }
+
+    /// The trace named by `trace_id` and `traceparent`, if there is one.
+    pub fn trace(&self) -> Result<Option<Trace>, StoreError> {
+        let traceparent = self.opt_string("traceparent")?;
+        Ok(self.opt_string("trace_id")?.map(|trace_id| Trace { trace_id, traceparent }))
+    }
+
+    /// The aggregate named by `tenant_id`, `aggregate_type` and `aggregate_id`.
+    pub fn aggregate(&self) -> Result<AggregateRef, StoreError> {
+        Ok(AggregateRef {
+            tenant: self.id("tenant_id")?,
+            kind: self.string("aggregate_type")?,
+            id: self.int("aggregate_id")?,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! One connection at work: a unit of work inside a transaction, or a view outside of any.
+//!
+//! **Invariant:** after a statement failed, or was dropped before it ended, the session refuses to commit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Duration, Utc};
+use handover_events::Partition;
+use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+
+use crate::connection::{COMMIT, Connection};
+use crate::dialect::Dialect;
+use crate::fault::of_commit;
+use crate::row::Row;
+use crate::store::Shared;
+use crate::timing::Timed;
+use crate::value::Value;
+
+/// Whether what was asked of the session has been done so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Sound,
+    /// A statement runs, or its future was dropped.
+    Running,
+    Failed(String),
+}
+
+/// A connection in use: a unit of work inside a transaction, or a view outside of any.
+///
+/// After a statement failed, or was dropped before it ended, the session refuses to commit.
+pub struct Session {
+    connection: Box<dyn Connection>,
+    pub(crate) dialect: &'static dyn Dialect,
+    shared: Arc<Shared>,
+    state: State,
+    appended: Vec<Partition>,
+}
+
+impl Session {
+    /// A session on a connection that is in a transaction, or needs none.
+    pub(crate) fn new(
+        connection: Box<dyn Connection>,
+        dialect: &'static dyn Dialect,
+        shared: Arc<Shared>,
+    ) -> Session {
+        Session { connection, dialect, shared, state: State::Sound, appended: Vec::new() }
+    }
+
+    /// What is written differently on this database.
+    pub fn dialect(&self) -> &'static dyn Dialect {
+        self.dialect
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
+        let begin = self.dialect.begin();
+        self.execute(begin, Vec::new()).await?;
+        Ok(())
+    }
+
+    /// Runs a statement; tells how many rows it changed.
+    pub async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        self.start()?;
+        let timed = Timed::start();
+        let outcome = self.connection.execute(sql, values).await;
+        timed.end(sql);
+        self.finish(outcome)
+    }
+
+    /// Runs a statement and reads what it returns.
+    pub async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.start()?;
+        let timed = Timed::start();
+        let outcome = self.connection.fetch(sql, values).await;
+        timed.end(sql);
+        self.finish(outcome)
+    }
+
+    /// The first row of a query that asks for one.
+    pub async fn fetch_one(&mut self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
+        Ok(self.fetch(sql, values).await?.into_iter().next())
+    }
+
+    /// Inserts rows of `columns` values each, in order. `into` is `INSERT INTO t (a, b)`, `after` what follows the rows.
+    pub async fn insert(
+        &mut self,
+        into: &str,
+        columns: usize,
+        values: Vec<Value>,
+        after: &str,
+    ) -> Result<u64, StoreError> {
+        let mut changed = 0;
+        for (sql, values) in self.dialect.insert(into, columns, values, after) {
+            changed += self.execute(&sql, values).await?;
+        }
+        Ok(changed)
+    }
+
+    /// The database's own now, moved by what tests asked for.
+    pub(crate) async fn now(&mut self) -> Result<DateTime<Utc>, StoreError> {
+        let now = self.dialect.now();
+        let row = self.fetch_one(now, Vec::new()).await?;
+        let row = row.ok_or_else(|| StoreError::Backend("the database tells no time".into()))?;
+        Ok(row.of("the database", "now").time("now")? + self.shared.offset())
+    }
+
+    /// The database's own now and the moment so many milliseconds later.
+    pub(crate) async fn now_and(
+        &mut self,
+        for_ms: u32,
+    ) -> Result<(DateTime<Utc>, DateTime<Utc>), StoreError> {
+        let now = self.now().await?;
+        Ok((now, now + Duration::milliseconds(i64::from(for_ms))))
+    }
+
+    /// A row is not as it was expected: the session can only be dropped.
+    pub fn conflict(&mut self, what: impl Into<String>) -> StoreError {
+        let what = what.into();
+        self.state = State::Failed(format!("conflict on {what}"));
+        StoreError::Conflict { what }
+    }
+
+    /// What was asked makes no sense: the session can only be dropped.
+    pub fn refuse(&mut self, why: &'static str) -> StoreError {
+        self.state = State::Failed(why.to_owned());
+        StoreError::Backend(why.into())
+    }
+
+    /// Reads rows of the outbox. One that cannot be read is reported and left out: it must not stop the others.
+    pub(crate) fn readable<T>(&self, rows: &[Row], read: fn(&Row) -> Result<T, StoreError>) -> Vec<T> {
+        let read = |row: &Row| match read(row) {
+            Ok(value) => Some(value),
+            Err(corrupt) => {
+                self.shared.report(row.int("id").unwrap_or_default(), &corrupt);
+                None
+            }
+        };
+        rows.iter().filter_map(read).collect()
+    }
+
+    /// The commit is to wake the relay for these.
+    pub(crate) fn appended(&mut self, partitions: impl Iterator<Item = Partition>) {
+        self.appended.extend(partitions);
+    }
+
+    /// Commits what was begun.
+    pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
+        self.start()?;
+        let timed = Timed::start();
+        let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(of_commit);
+        timed.end(COMMIT);
+        self.finish(outcome)?;
+        if !self.appended.is_empty() {
+            self.shared.bells.events(self.appended.drain(..).collect());
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), StoreError> {
+        match std::mem::replace(&mut self.state, State::Running) {
+            State::Sound => Ok(()),
+            State::Running => {
+                Err(StoreError::Backend("an earlier statement of this unit was abandoned".into()))
+            }
+            State::Failed(why) => {
+                let refusal = format!("an earlier statement of this unit failed: {why}");
+                self.state = State::Failed(why);
+                Err(StoreError::Backend(refusal.into()))
+            }
+        }
+    }
+
+    fn finish<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.state = match &outcome {
+            Ok(_) => State::Sound,
+            Err(error) => State::Failed(error.to_string()),
+        };
+        outcome
+    }
+}
+
+impl View for Session {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
+#[async_trait]
+impl UnitOfWork for Session {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
+    async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.commit_now().await
+    }
+}

@@ -1,0 +1,315 @@
+//! The consume log as it is read.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_outbox::ports::{
+    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Numbered,
+    OutboxRow, StoreError, Unapplied,
+};
+
+use super::outbox::{COLUMNS, outbox_row};
+use super::page::Page;
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::{Value, values};
+
+const RECORD: &str = "event_id, status, attempts, next_retry_time, lease_until, error_message, consume_time";
+
+fn record(row: &Row) -> Result<ConsumeRecord, StoreError> {
+    let row = row.of("event_consume_log", "event_id");
+    Ok(ConsumeRecord {
+        status: row.named("status")?,
+        attempts: row.count("attempts")?,
+        next_retry_time: row.opt_time("next_retry_time")?,
+        lease_until: row.opt_time("lease_until")?,
+        error_message: row.opt_string("error_message")?,
+        consume_time: row.time("consume_time")?,
+    })
+}
+
+const CONSUMED: &str = "SELECT id, consumer, event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
+    aggregate_seq, status, attempts, next_retry_time, lease_until, error_message, consume_time, idempotency_key, \
+    consume_result, payload_hash, trace_id, cost_ms FROM event_consume_log";
+
+fn consumed(row: &Row) -> Result<Numbered<Consumed>, StoreError> {
+    let fields = row.of("event_consume_log", "event_id");
+    let effect = Consumed {
+        consumer: fields.string("consumer")?,
+        event_id: fields.named("event_id")?,
+        event_type: fields.string("event_type")?,
+        aggregate: fields.aggregate()?,
+        aggregate_seq: fields.int("aggregate_seq")?,
+        record: record(row)?,
+        idempotency_key: fields.opt_string("idempotency_key")?,
+        consume_result: fields.opt_string("consume_result")?,
+        payload_hash: fields.string("payload_hash")?,
+        trace_id: fields.string("trace_id")?,
+        cost_ms: fields.int("cost_ms")?,
+    };
+    Ok(Numbered { id: fields.int("id")?, effect })
+}
+
+/// Every row of these events.
+pub(super) fn of_events(events: &[EventId]) -> (String, Vec<Value>) {
+    let events = padded(events);
+    let sql = format!("{CONSUMED} WHERE event_id IN ({})", marks(events.len()));
+    (sql, events.iter().map(Value::from).collect())
+}
+
+/// How many rows there are of each consumer in each status.
+pub(super) fn counts(tenant: Option<TenantId>) -> (String, Vec<Value>) {
+    let (of_tenant, values) = match tenant {
+        None => ("", Vec::new()),
+        Some(tenant) => ("WHERE tenant_id = ?", values![tenant.get()]),
+    };
+    let sql = format!(
+        "SELECT consumer, status, count(*) AS events FROM event_consume_log {of_tenant} GROUP BY consumer, status"
+    );
+    (sql, values)
+}
+
+/// A page of the log.
+pub(super) fn page(
+    dialect: &dyn Dialect,
+    filter: &ConsumedFilter,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    // The few rows of one event are sorted; all others are read in the order of ids.
+    let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
+    let is = |column| format!("{} = ?", dialect.unindexed(column));
+    let page = Page::below(CONSUMED, id, before)
+        .with(&is("tenant_id"), filter.tenant.map(TenantId::get))
+        .with("event_id = ?", filter.event_id.as_ref())
+        .with(&is("consumer"), filter.consumer.as_ref())
+        .with("status = ?", filter.status.map(ConsumeStatus::as_str));
+    // In the words of idx_consume_open, or SQLite would not know that it serves.
+    let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
+    let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);
+    let is_open = is_open && filter.event_id.is_none();
+    if is_open { page.and(open, []) } else { page }.of_at_most(most)
+}
+
+fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
+    let log = row.of("event_consume_log", "event_id");
+    let record = match log.opt_text("log_status")? {
+        None => None,
+        Some(_) => Some(ConsumeRecord {
+            status: log.named("log_status")?,
+            attempts: log.count("attempts")?,
+            next_retry_time: log.opt_time("log_next_retry_time")?,
+            lease_until: log.opt_time("lease_until")?,
+            error_message: log.opt_string("error_message")?,
+            consume_time: log.time("consume_time")?,
+        }),
+    };
+    Ok(Unapplied { event: outbox_row(row)?, record })
+}
+
+/// The events of aggregates of one tenant and kind that the consumer has not settled, each with its record.
+fn unapplied_of(
+    dialect: &dyn Dialect,
+    consumer: &str,
+    types: &[Value],
+    after_id: i64,
+    (tenant, kind, ids): (i64, &str, &[i64]),
+) -> (String, Vec<Value>) {
+    let mut values = values![kind, tenant];
+    values.extend(types.iter().cloned());
+    values.push(after_id.into());
+    dialect.look_up(LookUp {
+        columns: &format!(
+            "{COLUMNS}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
+             l.lease_until, l.error_message, l.consume_time"
+        ),
+        from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
+        joined: (record_of_o(dialect), values![consumer]),
+        column: "o.aggregate_id",
+        keys: padded(ids).into_iter().map(Value::from).collect(),
+        conditions: format!(
+            "o.aggregate_type = ? AND o.tenant_id = ? AND {event_type} IN ({types}) AND {id} > ? \
+             AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
+            event_type = dialect.unindexed("o.event_type"),
+            id = dialect.unindexed("o.id"),
+            types = marks(types.len()),
+        ),
+        values,
+        ..LookUp::default()
+    })
+}
+
+/// Joins the record that a consumer has of the event `o`.
+fn record_of_o(dialect: &dyn Dialect) -> String {
+    dialect.left_join_one(
+        "event_consume_log",
+        "l",
+        "uk_consumer_event",
+        "l.consumer = ? AND l.event_id = o.event_id",
+    )
+}
+
+fn type_values(types: &[&str]) -> Vec<Value> {
+    padded(types).into_iter().map(Value::from).collect()
+}
+
+pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
+    let row = row.of("consumer_subscriptions", "consumer");
+    Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
+}
+
+#[async_trait]
+impl ConsumeQueries for Session {
+    async fn consumption(
+        &mut self,
+        consumer: &str,
+        event: &EventId,
+    ) -> Result<Option<ConsumeRecord>, StoreError> {
+        let sql = format!("SELECT {RECORD} FROM event_consume_log WHERE consumer = ? AND event_id = ?");
+        self.fetch_one(&sql, values![consumer, event]).await?.as_ref().map(record).transpose()
+    }
+
+    async fn unapplied(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        if types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let types = type_values(types);
+        let mut ids: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
+        for aggregate in aggregates {
+            ids.entry((aggregate.tenant.get(), aggregate.kind.as_str())).or_default().push(aggregate.id);
+        }
+        let mut found = Vec::new();
+        for ((tenant, kind), mut ids) in ids {
+            ids.sort_unstable();
+            ids.dedup();
+            for ids in ids.chunks(MAX_ROWS) {
+                let (sql, values) =
+                    unapplied_of(self.dialect, consumer, &types, after_id, (tenant, kind, ids));
+                let rows = self.fetch(&sql, values).await?;
+                found.extend(self.readable(&rows, unapplied));
+            }
+        }
+        found.sort_by(|a, b| {
+            let key = |one: &Unapplied| (one.event.aggregate_seq, one.event.id);
+            a.event.aggregate.cmp(&b.event.aggregate).then_with(|| key(a).cmp(&key(b)))
+        });
+        Ok(found)
+    }
+
+    async fn leftovers(
+        &mut self,
+        consumer: &str,
+        idle_since: DateTime<Utc>,
+        now: DateTime<Utc>,
+        most: u32,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let sql = format!(
+            "SELECT id, event_id FROM event_consume_log {index} WHERE consumer = ? \
+             AND status IN ('PROCESSING', 'WAITING', 'FAILED') \
+             AND ((status <> 'PROCESSING' AND consume_time <= ? \
+                   AND (next_retry_time IS NULL OR next_retry_time <= ?)) \
+                  OR (status = 'PROCESSING' AND (lease_until IS NULL OR lease_until < ?)) \
+                  OR consume_time > ?) \
+             ORDER BY consume_time, id LIMIT ?",
+            index = self.dialect.index("idx_consume_unsettled"),
+        );
+        let values = values![consumer, idle_since, idle_since, now, now, most];
+        let rows = self.fetch(&sql, values).await?;
+        rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
+    }
+
+    async fn unseen(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        most: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        if types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let types = type_values(types);
+        let sql = format!(
+            "SELECT {COLUMNS} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
+             AND {id} > ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
+            index = self.dialect.index("idx_outbox_sent"),
+            record = record_of_o(self.dialect),
+            id = self.dialect.unindexed("o.id"),
+            event_type = self.dialect.unindexed("o.event_type"),
+            types = marks(types.len()),
+        );
+        let mut values = values![consumer, after, until, after_id];
+        values.extend(types);
+        values.push(most.into());
+        let rows = self.fetch(&sql, values).await?;
+        Ok(self.readable(&rows, outbox_row))
+    }
+
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
+        let (sql, values) = page(self.dialect, filter, before, most);
+        self.fetch(&sql, values).await?.iter().map(consumed).collect()
+    }
+
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
+        let mut found = Vec::new();
+        for events in events.chunks(MAX_ROWS) {
+            let (sql, values) = of_events(events);
+            for row in &self.fetch(&sql, values).await? {
+                found.push(consumed(row)?);
+            }
+        }
+        // An event that is asked for in two chunks is there twice.
+        found.sort_by_key(|row| row.id);
+        found.dedup_by_key(|row| row.id);
+        Ok(found.into_iter().map(|row| row.effect).collect())
+    }
+
+    async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
+        let mut found = Vec::new();
+        for of in aggregates {
+            let sql = format!("{CONSUMED} WHERE aggregate_type = ? AND aggregate_id = ? AND tenant_id = ?");
+            for row in &self.fetch(&sql, values![&of.kind, of.id, of.tenant.get()]).await? {
+                found.push(consumed(row)?.effect);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+        let (sql, values) = counts(tenant);
+        let rows = self.fetch(&sql, values).await?;
+        let count = |row: &Row| {
+            let row = row.of("event_consume_log", "consumer");
+            let (consumer, status) = (row.string("consumer")?, row.named("status")?);
+            Ok(ConsumeCount { consumer, status, events: row.id("events")? })
+        };
+        let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
+        // Not in SQL: databases do not agree on the order of names.
+        counts.sort_by(|a, b| (&a.consumer, a.status.as_str()).cmp(&(&b.consumer, b.status.as_str())));
+        Ok(counts)
+    }
+
+    async fn consumer_subscription(
+        &mut self,
+        consumer: &str,
+    ) -> Result<Option<ConsumerSubscription>, StoreError> {
+        let sql = "SELECT consumer, after_id, checked_until FROM consumer_subscriptions WHERE consumer = ?";
+        self.fetch_one(sql, values![consumer]).await?.as_ref().map(subscription).transpose()
+    }
+}

@@ -1,0 +1,199 @@
+//! Dead letters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use handover_events::TenantId;
+use handover_outbox::ports::{
+    Changed, DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
+    Numbered, StoreError,
+};
+
+use super::page::Page;
+use crate::dialect::{LookUp, MAX_ROWS, marks, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::{Value, values};
+
+const PARKED: &str = "queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status";
+const SELECT: &str = "SELECT id, queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status, \
+    decided_at, note FROM dead_letters";
+
+fn letter(row: &Row) -> Result<DeadLetter, StoreError> {
+    let row = row.of("dead_letters", "message_key");
+    let status = row.text("status")?;
+    Ok(DeadLetter {
+        queue: row.string("queue")?,
+        key: row.string("message_key")?,
+        tenant: row.id("tenant_id")?,
+        event_type: row.opt_string("event_type")?,
+        trace_id: row.opt_string("trace_id")?,
+        body: row.string("body")?,
+        reason: row.string("reason")?,
+        died_at: row.time("died_at")?,
+        status: DeadLetterStatus::named(status)
+            .ok_or_else(|| row.corrupt("status", format!("{status:?} is unknown")))?,
+        decided_at: row.opt_time("decided_at")?,
+        note: row.opt_string("note")?,
+    })
+}
+
+fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
+    Ok(Numbered { id: row.of("dead_letters", "message_key").int("id")?, effect: letter(row)? })
+}
+
+/// A page of dead letters.
+pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
+    let page = Page::below(SELECT, "id", before)
+        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
+        .with("queue = ?", filter.queue.as_ref())
+        .with("event_type = ?", filter.event_type.as_ref())
+        .with("status = ?", filter.status.map(DeadLetterStatus::as_str));
+    // In the words of idx_dead_letters_undecided: an engine has to see that it holds all of these.
+    let undecided = "status IN ('OPEN', 'REPLAYING')";
+    match filter.status {
+        Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided, []),
+        Some(DeadLetterStatus::Replayed | DeadLetterStatus::Discarded) | None => page,
+    }
+    .of_at_most(most)
+}
+
+/// The dead letters under these keys, at whatever queue.
+pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
+    let keys = padded(keys);
+    let sql = format!("{SELECT} WHERE message_key IN ({})", marks(keys.len()));
+    (sql, keys.iter().map(Value::from).collect())
+}
+
+#[async_trait]
+impl DeadLetterQueries for Session {
+    async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
+        let sql = format!("{SELECT} WHERE queue = ? AND message_key = ?");
+        self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(letter).transpose()
+    }
+
+    async fn dead_letters_page(
+        &mut self,
+        filter: &DeadLetterFilter,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        let (sql, values) = page(filter, before, most);
+        let rows = self.fetch(&sql, values).await?;
+        rows.iter().map(numbered).collect()
+    }
+
+    async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
+        let mut found = Vec::new();
+        for keys in keys.chunks(MAX_ROWS) {
+            let (sql, values) = of_keys(keys);
+            for row in &self.fetch(&sql, values).await? {
+                found.push(numbered(row)?);
+            }
+        }
+        // A key that is asked for in two chunks is there twice.
+        found.sort_by_key(|row| row.id);
+        found.dedup_by_key(|row| row.id);
+        Ok(found.into_iter().map(|row| row.effect).collect())
+    }
+
+    async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
+        let mut sql =
+            "SELECT count(*) AS letters FROM dead_letters WHERE status IN ('OPEN', 'REPLAYING')".to_owned();
+        let mut values = Vec::new();
+        if let Some(tenant) = tenant {
+            sql.push_str(" AND tenant_id = ?");
+            values.push(tenant.get().into());
+        }
+        let row = self.fetch_one(&sql, values).await?;
+        row.map_or(Ok(0), |row| row.of("dead_letters", "letters").id("letters"))
+    }
+}
+
+impl Session {
+    /// Which of the letters are there already, and whether they are open.
+    async fn parked(
+        &mut self,
+        letters: &[DeadLetter],
+    ) -> Result<BTreeMap<(String, String), bool>, StoreError> {
+        let mut parked = BTreeMap::new();
+        let mut keys: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        for letter in letters {
+            keys.entry(&letter.queue).or_default().push(&letter.key);
+        }
+        for (queue, keys) in keys {
+            for keys in keys.chunks(MAX_ROWS) {
+                let keys = padded(keys);
+                let (sql, values) = self.dialect.look_up(LookUp {
+                    columns: "queue, message_key, status",
+                    from: format!("dead_letters {}", self.dialect.by_key("uk_dead_letter")),
+                    column: "message_key",
+                    keys: keys.into_iter().map(Value::from).collect(),
+                    conditions: "queue = ?".to_owned(),
+                    values: values![queue],
+                    lock: self.dialect.for_update(),
+                    ..LookUp::default()
+                });
+                for row in self.fetch(&sql, values).await? {
+                    let row = row.of("dead_letters", "message_key");
+                    let is_open = row.text("status")? == DeadLetterStatus::Open.as_str();
+                    parked.insert((row.string("queue")?, row.string("message_key")?), is_open);
+                }
+            }
+        }
+        Ok(parked)
+    }
+}
+
+#[async_trait]
+impl DeadLetterRepo for Session {
+    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        let letters: Vec<DeadLetter> = letters.iter().map(DeadLetter::storable).collect();
+        let parked = self.parked(&letters).await?;
+        let mut seen = BTreeSet::new();
+        for letter in &letters {
+            let key = (letter.queue.clone(), letter.key.clone());
+            let known = parked.get(&key).copied();
+            if !seen.insert(key) || known == Some(true) {
+                continue;
+            }
+            if known == Some(false) {
+                let sql = "UPDATE dead_letters SET status = 'OPEN', reason = ?, died_at = ? \
+                           WHERE queue = ? AND message_key = ?";
+                self.execute(sql, values![&letter.reason, letter.died_at, &letter.queue, &letter.key])
+                    .await?;
+                continue;
+            }
+            let row = values![
+                &letter.queue,
+                &letter.key,
+                letter.tenant.get(),
+                &letter.event_type,
+                &letter.trace_id,
+                &letter.body,
+                &letter.reason,
+                letter.died_at,
+                DeadLetterStatus::Open.as_str(),
+            ];
+            // A statement each: together they could be longer than what MySQL takes (`max_allowed_packet`).
+            self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, row, "").await?;
+        }
+        Ok(())
+    }
+
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
+        if decision.from.is_empty() {
+            return Ok(Changed::None);
+        }
+        let from = padded(&decision.from);
+        let sql = format!(
+            "UPDATE dead_letters SET status = ?, decided_at = ?, note = COALESCE(?, note) \
+             WHERE queue = ? AND message_key = ? AND status IN ({})",
+            marks(from.len())
+        );
+        let mut values =
+            values![decision.to.as_str(), decision.at, &decision.note, &decision.queue, &decision.key,];
+        values.extend(from.iter().map(|status| Value::from(status.as_str())));
+        Ok(Changed::of(self.execute(&sql, values).await?))
+    }
+}

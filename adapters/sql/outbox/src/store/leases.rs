@@ -1,0 +1,165 @@
+//! Who publishes which partition.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::Partition;
+use handover_outbox::ports::{
+    Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
+};
+
+use crate::dialect::{marks, padded};
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::{Value, values};
+
+fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
+    let row = row.of("outbox_partitions", "partition_no");
+    let number = row.int("partition_no")?;
+    Ok(PartitionLease {
+        partition: Partition::from_number(number)
+            .ok_or_else(|| row.corrupt("partition_no", "is not within 0 and 63"))?,
+        owner: row.opt_string("owner")?.map(RelayId),
+        epoch: row.int("epoch")?,
+        lease_until: row.opt_time("lease_until")?,
+    })
+}
+
+impl Session {
+    /// Locks the partitions that are this relay's; tells which of the holds are still good, in their order.
+    pub(super) async fn good_holds(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+    ) -> Result<Vec<PartitionHold>, StoreError> {
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
+        // By the key, and all in one order: relays that settle side by side neither wait for each other nor deadlock.
+        let numbers = padded(&holds.iter().map(|hold| hold.partition.number()).collect::<Vec<_>>());
+        let sql = format!(
+            "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions {key} \
+             WHERE partition_no IN ({numbers}) ORDER BY partition_no {lock}",
+            key = self.dialect.by_key("PRIMARY"),
+            numbers = marks(numbers.len()),
+            lock = self.dialect.for_update(),
+        );
+        let rows = self.fetch(&sql, numbers.into_iter().map(Value::from).collect()).await?;
+        let leases = rows.iter().map(lease).collect::<Result<Vec<_>, _>>()?;
+        let good = |hold: &&PartitionHold| {
+            leases.iter().any(|lease| {
+                lease.partition == hold.partition
+                    && lease.epoch == hold.epoch
+                    && lease.owner.as_ref() == Some(relay)
+            })
+        };
+        Ok(holds.iter().filter(good).copied().collect())
+    }
+
+    async fn set_leases(
+        &mut self,
+        set: &str,
+        until: Option<DateTime<Utc>>,
+        holds: &[PartitionHold],
+    ) -> Result<(), StoreError> {
+        if holds.is_empty() {
+            return Ok(());
+        }
+        let numbers = padded(&holds.iter().map(|hold| hold.partition.number()).collect::<Vec<_>>());
+        let sql =
+            format!("UPDATE outbox_partitions SET {set} WHERE partition_no IN ({})", marks(numbers.len()));
+        let values = [Value::Time(until)].into_iter().chain(numbers.into_iter().map(Value::from)).collect();
+        self.execute(&sql, values).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LeaseQueries for Session {
+    async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError> {
+        self.now().await
+    }
+
+    async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError> {
+        let rows = self.fetch("SELECT relay, alive_until FROM relays ORDER BY relay", Vec::new()).await?;
+        let heartbeat = |row: &Row| {
+            let row = row.of("relays", "relay");
+            Ok(Heartbeat { relay: RelayId(row.string("relay")?), alive_until: row.time("alive_until")? })
+        };
+        rows.iter().map(heartbeat).collect()
+    }
+
+    async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
+        let sql =
+            "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions ORDER BY partition_no";
+        self.fetch(sql, Vec::new()).await?.iter().map(lease).collect()
+    }
+}
+
+#[async_trait]
+impl LeaseRepo for Session {
+    async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError> {
+        let (_, until) = self.now_and(for_ms).await?;
+        let after = self.dialect.or_replace("relay", &["alive_until"]);
+        self.insert("INSERT INTO relays (relay, alive_until)", 2, values![&relay.0, until], &after).await?;
+        Ok(())
+    }
+
+    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+        self.execute("DELETE FROM relays WHERE relay = ?", values![&relay.0]).await?;
+        Ok(())
+    }
+
+    async fn take_partition(
+        &mut self,
+        relay: &RelayId,
+        seen: &PartitionLease,
+        for_ms: u32,
+    ) -> Result<Changed, StoreError> {
+        let (_, until) = self.now_and(for_ms).await?;
+        let mut values = values![&relay.0, until, seen.partition.number(), seen.epoch];
+        // The epoch says who owns it, the end of the lease whether it was renewed.
+        let lease = match seen.lease_until {
+            Some(seen_until) => {
+                values.push(seen_until.into());
+                "lease_until = ?"
+            }
+            None => "lease_until IS NULL",
+        };
+        let sql = format!(
+            "UPDATE outbox_partitions SET owner = ?, epoch = epoch + 1, lease_until = ? \
+             WHERE partition_no = ? AND epoch = ? AND {lease}"
+        );
+        Ok(Changed::of(self.execute(&sql, values).await?))
+    }
+
+    async fn renew_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[PartitionHold],
+        for_ms: u32,
+    ) -> Result<Vec<PartitionHold>, StoreError> {
+        let good = self.good_holds(relay, holds).await?;
+        let (_, until) = self.now_and(for_ms).await?;
+        self.set_leases("lease_until = ?", Some(until), &good).await?;
+        Ok(good)
+    }
+
+    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
+        let good = self.good_holds(relay, holds).await?;
+        self.set_leases("owner = NULL, lease_until = ?", None, &good).await
+    }
+
+    async fn end_all_leases(&mut self) -> Result<(), StoreError> {
+        let free = "UPDATE outbox_partitions SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL";
+        self.execute(free, Vec::new()).await?;
+        self.execute("DELETE FROM relays", Vec::new()).await?;
+        let processing = format!(
+            "UPDATE event_consume_log {} SET lease_until = ? \
+             WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",
+            self.dialect.index("idx_consume_unsettled")
+        );
+        // The earliest moment: before any now that anybody asks with.
+        self.execute(&processing, values![DateTime::UNIX_EPOCH]).await?;
+        Ok(())
+    }
+}

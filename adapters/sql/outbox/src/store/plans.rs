@@ -1,0 +1,236 @@
+//! How SQLite goes about what must stay fast, and that the other engines build the same store.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
+use handover_outbox::Wake;
+use handover_outbox::ports::{
+    AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter, DeadLetterFilter, DeadLetterQueries as _,
+    DeadLetterStatus, DueQuery, FailedPublish, OnFailed, OutboxQueries as _, OutboxRepo as _, Redrive,
+    StoreError, UnorderedTypes,
+};
+
+use super::due::in_order_of_ids;
+use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
+use crate::SqliteOptions;
+use crate::connection::Connection;
+use crate::row::Row;
+use crate::session::Session;
+use crate::value::Value;
+
+pub(super) struct NoClock;
+
+#[async_trait]
+impl Clock for NoClock {
+    fn now(&self) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH
+    }
+
+    async fn sleep(&self, _duration: Duration) {}
+}
+
+fn unordered() -> UnorderedTypes {
+    ["REMINDER"].into_iter().collect()
+}
+
+fn due(on_failed: OnFailed) -> DueQuery {
+    DueQuery {
+        partitions: PartitionSet::ALL,
+        now: DateTime::UNIX_EPOCH,
+        on_failed,
+        unordered: unordered(),
+        limit: 200,
+    }
+}
+
+async fn plan(session: &mut Session, (sql, values): (String, Vec<Value>)) -> String {
+    let rows = session.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values).await.unwrap();
+    let steps = rows.iter().map(|row| row.of("plan", "id").string("detail").unwrap());
+    steps.collect::<Vec<_>>().join("\n")
+}
+
+async fn store(directory: &tempfile::TempDir) -> SqlStore {
+    let options = SqliteOptions::file(directory.path().join("test.db"));
+    let store = SqlStore::open_sqlite(&options, Arc::new(NoClock), Wake::default()).await.unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
+    let mut session = store.reading().await.unwrap();
+    for on_failed in [OnFailed::Continue, OnFailed::Hold] {
+        let scan = in_order_of_ids(session.dialect, &due(on_failed));
+        let plan = plan(&mut session, scan).await;
+        assert!(plan.contains("SCAN o USING INDEX idx_outbox_pending"), "{plan}");
+        assert!(plan.contains("SEARCH e USING INDEX idx_outbox_waiting"), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn what_operators_read_is_found_by_an_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
+    let mut session = store.reading().await.unwrap();
+    let dialect = session.dialect;
+    let tenant = Some(TenantId::DEFAULT);
+    let events: [EventId; 3] = ["a", "b", "c"].map(|id| id.parse().unwrap());
+    let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
+    let of_event = ConsumedFilter { tenant, event_id: Some(events[0].clone()), ..dead.clone() };
+    let keys = ["a".to_owned(), "b".to_owned()];
+    let letters = DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
+    let looks = AuditFilter { tenant, changes: false };
+    let changes = AuditFilter { tenant, changes: true };
+    let unordered = &unordered();
+    let blocked = |tenant, before| outbox_operations::blocked(dialect, unordered, tenant, before, 100);
+    let waiting = |tenant, before| {
+        outbox_operations::waiting(dialect, unordered, tenant, DateTime::UNIX_EPOCH, before, 100)
+    };
+    let cases = [
+        (blocked(None, None), "SCAN o USING INDEX idx_outbox_failed"),
+        (blocked(tenant, Some(9)), "SCAN o USING INDEX idx_outbox_failed"),
+        (blocked(tenant, None), "SEARCH e USING INDEX idx_outbox_failed"),
+        (blocked(tenant, None), "SEARCH e USING INDEX idx_outbox_order"),
+        (waiting(None, None), "SEARCH o USING INDEX idx_outbox_pending"),
+        (waiting(tenant, Some(9)), "SEARCH e USING INDEX idx_outbox_order"),
+        (outbox_operations::about(dialect, 1, "Book", &[1, 2, 3]), "SEARCH o USING INDEX idx_aggregate"),
+        (consume::of_events(&events), "SEARCH event_consume_log USING INDEX idx_consume_event"),
+        (
+            consume::page(dialect, &of_event, None, 100),
+            "SEARCH event_consume_log USING INDEX idx_consume_event",
+        ),
+        (consume::page(dialect, &dead, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_open"),
+        (consume::counts(None), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
+        (consume::counts(tenant), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
+        (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
+        (
+            dead_letters::page(&letters, None, 100),
+            "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
+        ),
+        (audit::page(&looks, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_tenant"),
+        (audit::page(&changes, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_changes"),
+    ];
+    for (query, step) in cases {
+        let sql = query.0.clone();
+        let plan = plan(&mut session, query).await;
+        assert!(plan.contains(step), "{sql}\n{plan}");
+    }
+}
+
+/// A connection that keeps the plan of each statement that it is given.
+struct Explaining {
+    inner: Box<dyn Connection>,
+    plans: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Explaining {
+    async fn keep_plan(&mut self, sql: &str, values: &[Value]) -> Result<(), StoreError> {
+        let rows = self.inner.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values.to_vec()).await?;
+        let steps: Vec<String> =
+            rows.iter().map(|row| row.of("plan", "id").string("detail")).collect::<Result<_, _>>()?;
+        self.plans.lock().unwrap().push((sql.to_owned(), steps.join("\n")));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Connection for Explaining {
+    async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
+        self.keep_plan(sql, &values).await?;
+        self.inner.execute(sql, values).await
+    }
+
+    async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.keep_plan(sql, &values).await?;
+        self.inner.fetch(sql, values).await
+    }
+}
+
+/// The statements of relay and consumers: SQLite plans without statistics, unless a person runs ANALYZE.
+#[tokio::test]
+async fn hot_statements_search_by_an_index_with_and_without_statistics() {
+    let directory = tempfile::tempdir().unwrap();
+    check_hot_statements(&store(&directory).await).await;
+    let filled = store(&directory).await;
+    let mut session = filled.writing().await.unwrap();
+    let day = "2026-01-01T00:00:00.000000Z";
+    for into in [
+        "outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, create_time, update_time, \
+         sent_time) SELECT 'sent-' || n, 'BOOK_LENT', 'Book', n, '{}', 'SENT', '{day}', '{day}', '{day}'",
+        "event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms, payload_hash, \
+         trace_id, tenant_id, aggregate_type, aggregate_id, aggregate_seq) \
+         SELECT 'sent-' || n, 'BOOK_LENT', 'c', '{day}', 'SUCCESS', 1, 1, '', '', 1, 'Book', n, 0",
+        "dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
+         SELECT 'q', 'sent-' || n, 1, '{}', '', '{day}', 'DISCARDED'",
+    ] {
+        let numbers =
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)";
+        session
+            .execute(
+                &format!("INSERT INTO {} FROM ({numbers} SELECT n FROM numbers)", into.replace("{day}", day)),
+                vec![],
+            )
+            .await
+            .unwrap();
+    }
+    session.execute("ANALYZE", vec![]).await.unwrap();
+    drop(session);
+    filled.close().await;
+    // Statistics are read with the schema.
+    check_hot_statements(&store(&directory).await).await;
+}
+
+async fn check_hot_statements(store: &SqlStore) {
+    let plans = Arc::new(Mutex::new(Vec::new()));
+    let inner = store.engine.writer().await.unwrap();
+    let explaining = Box::new(Explaining { inner, plans: plans.clone() });
+    let session = &mut Session::new(explaining, store.engine.dialect(), store.shared.clone());
+    let now = DateTime::UNIX_EPOCH;
+    let (tenant, event) = (TenantId::DEFAULT, "a".parse::<EventId>().unwrap());
+    let aggregates: Vec<AggregateRef> =
+        [1, 2, 3].map(|id| AggregateRef { tenant, kind: "Book".to_owned(), id }).into();
+    for on_failed in [OnFailed::Continue, OnFailed::Hold] {
+        session.outbox_due(&due(on_failed)).await.unwrap();
+    }
+    session.outbox_next_due(PartitionSet::ALL, now).await.unwrap();
+    session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
+    session.outbox_about(&aggregates).await.unwrap();
+    session.mark_failed(&[to_retry(&event)], now).await.unwrap();
+    session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
+    session.release(&aggregates[0], &unordered(), now).await.unwrap();
+    session.unapplied("c", &["BOOK_LENT"], 0, &aggregates).await.unwrap();
+    session.consumption("c", &event).await.unwrap();
+    session.leftovers("c", now, now, 100).await.unwrap();
+    session.unseen("c", &["BOOK_LENT"], 0, now, now, 100).await.unwrap();
+    session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
+    session.dead_letters_of(&["a".to_owned()]).await.unwrap();
+    session.undecided_dead_letters(Some(tenant)).await.unwrap();
+    for (sql, plan) in plans.lock().unwrap().iter() {
+        // The relay's scan of what is pending is one of an index that holds nothing else.
+        let allowed = ["USING INDEX idx_outbox_pending", "SCAN earliest_", "VALUES CLAUSE"];
+        let is_allowed = |step: &str| allowed.iter().any(|text| step.contains(text));
+        let scans = plan.lines().filter(|step| step.starts_with("SCAN ") && !is_allowed(step));
+        assert_eq!(scans.collect::<Vec<_>>(), Vec::<&str>::new(), "{sql}\n{plan}");
+        assert!(!plan.contains("AUTOMATIC"), "{sql}\n{plan}");
+        assert!(
+            !sql.contains("JOIN event_consume_log") || plan.contains("(consumer=? AND event_id=?)"),
+            "{plan}"
+        );
+    }
+}
+
+fn to_retry(event: &EventId) -> FailedPublish {
+    FailedPublish {
+        event_id: event.clone(),
+        status: OutboxStatus::Retry,
+        retry_count: 1,
+        next_retry_time: None,
+        error: String::new(),
+    }
+}

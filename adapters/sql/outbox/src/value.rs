@@ -1,0 +1,78 @@
+//! What can be bound to a statement and read from a row. Every engine knows these and no more.
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use handover_events::{AggregateRef, EventId, Trace};
+
+/// A value. A NULL keeps its kind, since PostgreSQL asks for the type of every parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// An integer; a truth is 0 or 1.
+    Int(Option<i64>),
+    /// A text.
+    Text(Option<String>),
+    /// A moment, to the microsecond.
+    Time(Option<DateTime<Utc>>),
+    /// An array of values of one kind: only bound, and only on PostgreSQL.
+    List(Vec<Value>),
+}
+
+macro_rules! from {
+    ($($type:ty => $kind:ident($value:ident) $with:expr;)+) => {$(
+        impl From<$type> for Value {
+            fn from($value: $type) -> Value {
+                Value::$kind($with)
+            }
+        }
+    )+};
+}
+
+from! {
+    i64 => Int(value) Some(value);
+    u32 => Int(value) Some(i64::from(value));
+    u8 => Int(value) Some(i64::from(value));
+    bool => Int(value) Some(i64::from(value));
+    Option<i64> => Int(value) value;
+    &str => Text(value) Some(value.to_owned());
+    String => Text(value) Some(value);
+    &String => Text(value) Some(value.clone());
+    Option<String> => Text(value) value;
+    &Option<String> => Text(value) value.clone();
+    Option<&str> => Text(value) value.map(str::to_owned);
+    &EventId => Text(value) Some(value.as_str().to_owned());
+    DateTime<Utc> => Time(value) Some(value);
+    Option<DateTime<Utc>> => Time(value) value;
+}
+
+/// The values of a statement, in order.
+#[macro_export]
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { vec![$($crate::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+/// The three columns that name an aggregate: tenant, type, id.
+pub(crate) fn aggregate(of: &AggregateRef) -> [Value; 3] {
+    [of.tenant.get().into(), (&of.kind).into(), of.id.into()]
+}
+
+/// The values of the two columns of a trace: `trace_id`, `traceparent`.
+pub fn trace_columns(of: &Option<Trace>) -> [Value; 2] {
+    let trace_id = of.as_ref().map(|trace| trace.trace_id.as_str());
+    let traceparent = of.as_ref().and_then(|trace| trace.traceparent.as_deref());
+    [trace_id.into(), traceparent.into()]
+}
+
+/// A time as SQLite keeps it: fixed width, so that it sorts as text.
+pub(crate) fn time_text(time: DateTime<Utc>) -> String {
+    time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// Reads a time: ours, or one written by hand (`YYYY-MM-DD HH:MM:SS`, also with `T` and without a zone, any RFC 3339).
+/// Without a zone it is UTC.
+pub(crate) fn parse_time(text: &str) -> Result<DateTime<Utc>, chrono::ParseError> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(time.to_utc());
+    }
+    let naive = text.trim_end_matches('Z').replacen('T', " ", 1);
+    NaiveDateTime::parse_from_str(&naive, "%Y-%m-%d %H:%M:%S%.f").map(|time| time.and_utc())
+}
