@@ -4,30 +4,46 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 9] = [
+const CRATES: [(&str, &str, &str); 13] = [
     ("domain/events", "handover-events", "serde = '1'"),
-    ("domain/marketplace", "handover-domain", "handover-events = { path = '../events' }"),
+    ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
     ("application/outbox", "handover-outbox", "handover-events = { path = '../../domain/events' }"),
     (
         "application/marketplace",
-        "handover-application",
-        "handover-domain = { path = '../../domain/marketplace' }\nhandover-outbox = { path = '../outbox' }",
+        "marketplace",
+        "marketplace-domain = { path = '../../domain/marketplace' }\nhandover-outbox = { path = '../outbox' }",
     ),
     (
-        "adapters/memory",
+        "adapters/memory/outbox",
         "handover-memory",
-        "handover-application = { path = '../../application/marketplace' }",
+        "handover-outbox = { path = '../../../application/outbox' }",
     ),
     (
-        "adapters/sql",
+        "adapters/memory/marketplace",
+        "marketplace-memory",
+        "handover-memory = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
+    ),
+    (
+        "adapters/sql/outbox",
         "handover-sql",
-        "handover-application = { path = '../../application/marketplace' }\nsqlx = '0.9'",
+        "handover-outbox = { path = '../../../application/outbox' }\nsqlx = '0.9'",
     ),
-    ("bootstrap", "handover", "handover-sql = { path = '../adapters/sql' }\naxum = '0.8'"),
     (
-        "tests/contract",
+        "adapters/sql/marketplace",
+        "marketplace-sql",
+        "handover-sql = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
+    ),
+    ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
+    ("bootstrap", "handover", "marketplace-sql = { path = '../adapters/sql/marketplace' }\naxum = '0.8'"),
+    (
+        "tests/contract/outbox",
         "handover-contract",
-        "handover-application = { path = '../../application/marketplace' }",
+        "handover-outbox = { path = '../../../application/outbox' }",
+    ),
+    (
+        "tests/contract/marketplace",
+        "marketplace-contract",
+        "handover-contract = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
     ("tests", "handover-tests", "handover = { path = '../bootstrap' }\nreqwest = '0.13'"),
 ];
@@ -40,7 +56,8 @@ impl Fixture {
         fs::write(
             fixture.root().join("Cargo.toml"),
             "[workspace]\nresolver = '3'\n\
-             members = ['domain/*', 'application/*', 'adapters/*', 'bootstrap', 'tests', 'tests/contract']\n\
+             members = ['domain/*', 'application/*', 'adapters/*/*', 'bootstrap', 'bootstrap/examples-library', 'tests', \
+             'tests/contract/*']\n\
              [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
         )?;
         for (folder, name, dependencies) in CRATES {

@@ -32,18 +32,23 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines that are appended to its manifest, and the crate it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 37] = [
-    ("domain/events", "handover-domain = { path = '../marketplace' }", "handover-domain"),
+const FORBIDDEN: [(&str, &str, &str); 43] = [
+    ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
-    ("application/outbox", "handover-domain = { path = '../../domain/marketplace' }", "handover-domain"),
-    ("application/outbox", "handover-application = { path = '../marketplace' }", "handover-application"),
-    ("application/outbox", "sqlx = '0.9'", "sqlx"),
-    ("domain/marketplace", "handover-outbox = { path = '../../application/outbox' }", "handover-outbox"),
     (
-        "domain/marketplace",
-        "handover-application = { path = '../../application/marketplace' }",
-        "handover-application",
+        "application/outbox",
+        "marketplace-domain = { path = '../../domain/marketplace' }",
+        "marketplace-domain",
     ),
+    ("application/outbox", "marketplace = { path = '../marketplace' }", "marketplace"),
+    ("application/outbox", "sqlx = '0.9'", "sqlx"),
+    (
+        "application/outbox",
+        "[dev-dependencies]\nmarketplace-memory = { path = '../../adapters/memory/marketplace' }",
+        "marketplace-memory",
+    ),
+    ("domain/marketplace", "handover-outbox = { path = '../../application/outbox' }", "handover-outbox"),
+    ("domain/marketplace", "marketplace = { path = '../../application/marketplace' }", "marketplace"),
     ("domain/marketplace", "tokio = '1'", "tokio"),
     ("domain/marketplace", "tokio = { version = '1', optional = true }", "tokio"),
     ("domain/marketplace", "serde_json = { package = 'rand', version = '0.9' }", "rand"),
@@ -52,14 +57,18 @@ const FORBIDDEN: [(&str, &str, &str); 37] = [
     ("domain/marketplace", "[dev-dependencies]\nreqwest = '0.13'", "reqwest"),
     (
         "domain/marketplace",
-        "[dev-dependencies]\nhandover-memory = { path = '../../adapters/memory' }",
+        "[dev-dependencies]\nhandover-memory = { path = '../../adapters/memory/outbox' }",
         "handover-memory",
     ),
-    ("application/marketplace", "handover-sql = { path = '../../adapters/sql' }", "handover-sql"),
-    ("application/marketplace", "handover-memory = { path = '../../adapters/memory' }", "handover-memory"),
+    ("application/marketplace", "handover-sql = { path = '../../adapters/sql/outbox' }", "handover-sql"),
     (
         "application/marketplace",
-        "[dev-dependencies]\nhandover-sql = { path = '../../adapters/sql' }",
+        "handover-memory = { path = '../../adapters/memory/outbox' }",
+        "handover-memory",
+    ),
+    (
+        "application/marketplace",
+        "[dev-dependencies]\nhandover-sql = { path = '../../adapters/sql/outbox' }",
         "handover-sql",
     ),
     ("application/marketplace", "handover = { path = '../../bootstrap' }", "handover"),
@@ -73,15 +82,32 @@ const FORBIDDEN: [(&str, &str, &str); 37] = [
     ("application/marketplace", "tower = '0.5'", "tower"),
     ("application/marketplace", "tower-http = '0.7'", "tower-http"),
     ("application/marketplace", "database = { workspace = true }", "sqlx"),
-    ("adapters/sql", "handover-memory = { path = '../memory' }", "handover-memory"),
-    ("adapters/memory", "[dev-dependencies]\nhandover-sql = { path = '../sql' }", "handover-sql"),
-    ("adapters/sql", "handover = { path = '../../bootstrap' }", "handover"),
-    ("adapters/sql", "handover-tests = { path = '../../tests' }", "handover-tests"),
+    ("adapters/sql/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
+    ("adapters/sql/outbox", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
+    ("adapters/sql/marketplace", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
+    (
+        "adapters/memory/outbox",
+        "[dev-dependencies]\nhandover-sql = { path = '../../sql/outbox' }",
+        "handover-sql",
+    ),
+    ("adapters/sql/outbox", "handover = { path = '../../../bootstrap' }", "handover"),
+    ("adapters/sql/outbox", "handover-tests = { path = '../../../tests' }", "handover-tests"),
     ("bootstrap", "handover-tests = { path = '../tests' }", "handover-tests"),
-    ("tests/contract", "handover = { path = '../../bootstrap' }", "handover"),
-    ("tests/contract", "handover-memory = { path = '../../adapters/memory' }", "handover-memory"),
-    ("tests/contract", "handover-tests = { path = '..' }", "handover-tests"),
-    ("tests/contract", "redis = '1'", "redis"),
+    (
+        "bootstrap/examples-library",
+        "marketplace-domain = { path = '../../domain/marketplace' }",
+        "marketplace-domain",
+    ),
+    ("bootstrap/examples-library", "handover = { path = '..' }", "handover"),
+    ("tests/contract/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
+    ("tests/contract/outbox", "handover = { path = '../../../bootstrap' }", "handover"),
+    (
+        "tests/contract/outbox",
+        "handover-memory = { path = '../../../adapters/memory/outbox' }",
+        "handover-memory",
+    ),
+    ("tests/contract/outbox", "handover-tests = { path = '../..' }", "handover-tests"),
+    ("tests/contract/outbox", "redis = '1'", "redis"),
 ];
 
 #[test]
@@ -108,9 +134,10 @@ fn the_fake_is_accepted_in_tests_outside_the_domain() -> Outcome {
     let fixture = Fixture::healthy()?;
     fixture.append(
         "application/marketplace",
-        "[dev-dependencies]\nhandover-memory = { path = '../../adapters/memory' }",
+        "[dev-dependencies]\nmarketplace-memory = { path = '../../adapters/memory/marketplace' }",
     )?;
-    fixture.append("adapters/sql", "[dev-dependencies]\nhandover-memory = { path = '../memory' }")?;
+    let fake = "[dev-dependencies]\nhandover-memory = { path = '../../memory/outbox' }";
+    fixture.append("adapters/sql/outbox", fake)?;
     fixture.append("domain/marketplace", "[dev-dependencies]\nproptest = '1'")?;
     assert_eq!(broken_rules(fixture.root())?, [""; 0]);
     Ok(())
@@ -130,7 +157,7 @@ fn every_forbidden_manifest_is_rejected_by_name() -> Outcome {
 #[test]
 fn an_adapter_without_a_readme_is_rejected() -> Outcome {
     let fixture = Fixture::healthy()?;
-    fixture.remove("adapters/sql/README.md")?;
+    fixture.remove("adapters/sql/outbox/README.md")?;
     assert_eq!(broken_rules(fixture.root())?, ["handover-sql has no README.md"]);
     Ok(())
 }
@@ -138,11 +165,11 @@ fn an_adapter_without_a_readme_is_rejected() -> Outcome {
 #[test]
 fn a_crate_outside_the_layers_is_rejected() -> Outcome {
     let fixture = Fixture::healthy()?;
-    fixture.add_crate("adapters/sql/inner", "inner", "")?;
-    fixture.append("adapters/sql", "inner = { path = 'inner' }")?;
+    fixture.add_crate("adapters/sql/outbox/inner", "inner", "")?;
+    fixture.append("adapters/sql/outbox", "inner = { path = 'inner' }")?;
     assert_eq!(
         broken_rules(fixture.root())?,
-        ["handover-sql must not depend on inner", "inner is in no layer: adapters/sql/inner"]
+        ["handover-sql must not depend on inner", "inner is in no layer: adapters/sql/outbox/inner"]
     );
     Ok(())
 }

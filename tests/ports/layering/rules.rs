@@ -1,5 +1,5 @@
-//! Which crate may name which: domain <- application <- adapters <- bootstrap, and within domain and application the
-//! marketplace its toolkit; never back.
+//! Which crate may name which: domain <- application <- adapters <- bootstrap, and within a layer the marketplace's half the
+//! toolkit's; never back.
 //!
 //! Reads what cargo itself makes of the manifests, so a dependency that is renamed, inherited, optional or
 //! bound to one platform counts like any other.
@@ -24,50 +24,75 @@ const TOUCH_THE_WORLD: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest"
 /// The honest fake: the only adapter that tests of inner layers and of other adapters may use.
 const FAKE: &str = "adapters/memory";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The adapters of the toolkit that have no half of the marketplace beside them.
+const TOOLKIT_ADAPTERS: [&str; 3] = ["otlp", "rabbitmq", "system"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
-    /// Events: all that the toolkit's half of the domain is.
-    Events,
-    /// The rules of the marketplace.
     Domain,
-    /// The outbox: the toolkit's half of the application.
-    Outbox,
-    /// The use cases of the marketplace.
     Application,
     Adapter,
-    Bootstrap,
     /// The contract suite, which a third party runs on an adapter of its own.
     Contract,
+    Bootstrap,
     Tests,
 }
 
-impl Layer {
-    fn of_folder(folder: &Path) -> Option<Self> {
-        let parts: Vec<_> = folder.iter().map(|part| part.to_str()).collect();
-        match parts.as_slice() {
-            [Some("domain"), Some("events")] => Some(Self::Events),
-            [Some("domain"), Some("marketplace")] => Some(Self::Domain),
-            [Some("application"), Some("outbox")] => Some(Self::Outbox),
-            [Some("application"), Some("marketplace")] => Some(Self::Application),
-            [Some("adapters"), Some(_)] => Some(Self::Adapter),
-            [Some("bootstrap")] => Some(Self::Bootstrap),
-            [Some("tests"), Some("contract")] => Some(Self::Contract),
-            [Some("tests")] | [Some("tests"), Some(_)] => Some(Self::Tests),
-            _ => None,
+/// The toolkit, which knows no marketplace, and the marketplace built on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Half {
+    Toolkit,
+    Marketplace,
+}
+
+/// Where a crate stands.
+#[derive(Clone, Copy, Debug)]
+struct Place<'p> {
+    layer: Layer,
+    half: Half,
+    folder: &'p Path,
+}
+
+impl Place<'_> {
+    fn of_folder(folder: &Path) -> Option<Place<'_>> {
+        let parts: Option<Vec<_>> = folder.iter().map(|part| part.to_str()).collect();
+        let (layer, half) = match parts?.as_slice() {
+            ["domain", "events"] => (Layer::Domain, Half::Toolkit),
+            ["domain", "marketplace"] => (Layer::Domain, Half::Marketplace),
+            ["application", "outbox"] => (Layer::Application, Half::Toolkit),
+            ["application", "marketplace"] => (Layer::Application, Half::Marketplace),
+            ["adapters", _, "outbox"] => (Layer::Adapter, Half::Toolkit),
+            ["adapters", _, "marketplace"] => (Layer::Adapter, Half::Marketplace),
+            ["adapters", name] if TOOLKIT_ADAPTERS.contains(name) => (Layer::Adapter, Half::Toolkit),
+            ["adapters", _] => (Layer::Adapter, Half::Marketplace),
+            ["tests", "contract", "outbox"] => (Layer::Contract, Half::Toolkit),
+            ["tests", "contract", "marketplace"] => (Layer::Contract, Half::Marketplace),
+            ["bootstrap", "examples-library"] => (Layer::Bootstrap, Half::Toolkit),
+            ["bootstrap"] => (Layer::Bootstrap, Half::Marketplace),
+            ["tests"] | ["tests", _] => (Layer::Tests, Half::Marketplace),
+            _ => return None,
+        };
+        Some(Place { layer, half, folder })
+    }
+
+    fn may_depend_on(self, other: Place<'_>) -> bool {
+        if self.half == Half::Toolkit && other.half == Half::Marketplace {
+            return false;
+        }
+        match self.layer {
+            Layer::Tests => true,
+            _ if self.layer == other.layer => self.is_built_on(other),
+            Layer::Contract => other.layer < Layer::Adapter,
+            Layer::Bootstrap => other.layer < Layer::Contract,
+            Layer::Domain | Layer::Application | Layer::Adapter => other.layer < self.layer,
         }
     }
 
-    fn may_depend_on(self, other: Self) -> bool {
-        match self {
-            Self::Events => false,
-            Self::Domain | Self::Outbox => other == Self::Events,
-            Self::Application => matches!(other, Self::Events | Self::Domain | Self::Outbox),
-            Self::Adapter | Self::Contract => {
-                matches!(other, Self::Events | Self::Domain | Self::Outbox | Self::Application)
-            }
-            Self::Bootstrap => !matches!(other, Self::Bootstrap | Self::Contract | Self::Tests),
-            Self::Tests => true,
-        }
+    /// Whether the other is the toolkit's half of what this is the marketplace's half of.
+    fn is_built_on(self, other: Place<'_>) -> bool {
+        self.folder.ends_with("marketplace")
+            && other.half == Half::Toolkit
+            && self.folder.parent() == other.folder.parent()
     }
 }
 
@@ -107,13 +132,26 @@ pub(crate) fn broken_rules(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut broken = Vec::new();
     for package in &workspace.packages {
         let folder = folder_of(package, &workspace.workspace_root)?;
-        match Layer::of_folder(folder) {
+        match Place::of_folder(folder) {
             None => broken.push(format!("{} is in no layer: {}", package.name, folder.display())),
-            Some(layer) => check(package, layer, &workspace.workspace_root, &mut broken),
+            Some(place) => check(package, place, &workspace.workspace_root, &mut broken),
         }
     }
     broken.sort();
     Ok(broken)
+}
+
+/// The folders of the toolkit's crates.
+pub(crate) fn toolkit(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let workspace = read(root)?;
+    let mut folders = Vec::new();
+    for package in &workspace.packages {
+        let folder = folder_of(package, &workspace.workspace_root)?;
+        if Place::of_folder(folder).is_some_and(|place| place.half == Half::Toolkit) {
+            folders.push(folder.to_path_buf());
+        }
+    }
+    Ok(folders)
 }
 
 fn read(root: &Path) -> Result<Metadata, Box<dyn Error>> {
@@ -133,32 +171,35 @@ fn folder_of<'a>(package: &'a Package, root: &Path) -> Result<&'a Path, Box<dyn 
     Ok(folder.strip_prefix(root)?)
 }
 
-fn check(package: &Package, layer: Layer, root: &Path, broken: &mut Vec<String>) {
+fn check(package: &Package, place: Place<'_>, root: &Path, broken: &mut Vec<String>) {
     for dependency in &package.dependencies {
         let allowed = match &dependency.path {
-            Some(path) => may_use_crate(layer, dependency.kind, path.strip_prefix(root).unwrap_or(path)),
-            None => may_use_library(layer, dependency.kind, &dependency.name),
+            Some(path) => may_use_crate(place, dependency.kind, path.strip_prefix(root).unwrap_or(path)),
+            None => may_use_library(place.layer, dependency.kind, &dependency.name),
         };
         if !allowed {
             broken.push(format!("{} must not depend on {}", package.name, dependency.name));
         }
     }
-    if layer == Layer::Adapter && !package.manifest_path.with_file_name("README.md").is_file() {
+    if place.layer == Layer::Adapter && !package.manifest_path.with_file_name("README.md").is_file() {
         broken.push(format!("{} has no README.md", package.name));
     }
 }
 
-fn may_use_crate(layer: Layer, kind: Option<Kind>, folder: &Path) -> bool {
-    let is_pure = matches!(layer, Layer::Events | Layer::Domain);
-    let fake_in_tests = kind == Some(Kind::Dev) && folder == Path::new(FAKE) && !is_pure;
-    fake_in_tests || Layer::of_folder(folder).is_some_and(|other| layer.may_depend_on(other))
+fn may_use_crate(place: Place<'_>, kind: Option<Kind>, folder: &Path) -> bool {
+    Place::of_folder(folder).is_some_and(|other| {
+        let is_fake = other.folder.starts_with(FAKE)
+            && (place.half == Half::Marketplace || other.half == Half::Toolkit);
+        let fake_in_tests = kind == Some(Kind::Dev) && is_fake && place.layer != Layer::Domain;
+        fake_in_tests || place.may_depend_on(other)
+    })
 }
 
 fn may_use_library(layer: Layer, kind: Option<Kind>, name: &str) -> bool {
     match layer {
-        Layer::Events | Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
-        Layer::Events | Layer::Domain => DOMAIN_MAY_USE.contains(&name),
-        Layer::Outbox | Layer::Application | Layer::Contract => !touches_the_world(name),
+        Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
+        Layer::Domain => DOMAIN_MAY_USE.contains(&name),
+        Layer::Application | Layer::Contract => !touches_the_world(name),
         Layer::Adapter | Layer::Bootstrap | Layer::Tests => true,
     }
 }
