@@ -1,25 +1,27 @@
 -- Run as an administrator after `handover migrate`, and again after an upgrade: mysql < .deploy/mysql-rights.sql
 -- handover can change neither the tables, nor the audit log and the ledger once they are written.
-GRANT SELECT ON handover.handover_migrations TO 'handover'@'%';
-GRANT SELECT, INSERT ON handover.audit_log TO 'handover'@'%';
+GRANT SELECT ON handover.outbox_migrations TO 'handover'@'%';
+GRANT SELECT ON handover.marketplace_migrations TO 'handover'@'%';
+GRANT SELECT, INSERT ON handover.outbox_audit_log TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.products TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.orders TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.payments TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_events TO 'handover'@'%';
 GRANT SELECT, INSERT ON handover.outbox_history TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.event_consume_log TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON handover.consumer_subscriptions TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_consumer_subscriptions TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_partitions TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON handover.relays TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_relays TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.id_blocks TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.dead_letters TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.listings TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.listing_changes TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.shipments TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON handover.broker_queues TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON handover.broker_bindings TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON handover.broker_sessions TO 'handover'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON handover.broker_messages TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_broker_queues TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_broker_bindings TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_broker_sessions TO 'handover'@'%';
+GRANT SELECT, UPDATE ON handover.outbox_broker_counter TO 'handover'@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON handover.outbox_broker_messages TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.notifications TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.buyer_credit_changes TO 'handover'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON handover.buyer_credit TO 'handover'@'%';

@@ -41,9 +41,12 @@ async fn given_back(launch: &handover_tests::process::Launch) {
     let books = Books::open(&launch.database()).await;
     for (what, sql) in [
         ("partitions are still owned", "SELECT count(*) FROM outbox_partitions WHERE owner IS NOT NULL"),
-        ("relays are still registered", "SELECT count(*) FROM relays"),
-        ("subscriptions are still open", "SELECT count(*) FROM broker_sessions"),
-        ("deliveries are still claimed", "SELECT count(*) FROM broker_messages WHERE session_id IS NOT NULL"),
+        ("relays are still registered", "SELECT count(*) FROM outbox_relays"),
+        ("subscriptions are still open", "SELECT count(*) FROM outbox_broker_sessions"),
+        (
+            "deliveries are still claimed",
+            "SELECT count(*) FROM outbox_broker_messages WHERE session_id IS NOT NULL",
+        ),
         (
             "events are still being processed",
             "SELECT count(*) FROM event_consume_log WHERE status = 'PROCESSING'",

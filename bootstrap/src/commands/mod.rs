@@ -70,8 +70,8 @@ async fn migrate(common: &Common) -> Result<(), Failure> {
     let telemetry = telemetry::install(&config.log);
     let migrated = Database::migrate(&config.database).await;
     telemetry.end().await;
-    let version = migrated?;
-    say(&format!("{} is at version {version}\n", config.database))
+    let versions = migrated?.map(|of| format!("version {} of the {} schema", of.found.unwrap_or(0), of.part));
+    say(&format!("{} is at {}\n", config.database, versions.join(" and ")))
 }
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {

@@ -144,11 +144,11 @@ fn ids((kind, state): (IdKind, IdState)) -> Check {
 fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
     match (schema, database) {
         (Schema::Current, _) => {
-            Check::ok(SCHEMA, "its version is the one that this program needs".to_owned())
+            Check::ok(SCHEMA, "its versions are those that this program needs".to_owned())
         }
-        (Schema::Older { found, needed }, DatabaseChoice::File(_)) => Check::warn(
+        (Schema::Older { part, found, needed }, DatabaseChoice::File(_)) => Check::warn(
             SCHEMA,
-            format!("version {found}, and this program needs {needed}"),
+            format!("version {found} of the {part} schema, and this program needs {needed}"),
             "it was made by an older handover; the way back is a copy of the file from before",
             "copy the file, then `handover migrate` or the next `handover serve` brings it up to date",
         ),

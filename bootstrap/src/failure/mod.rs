@@ -129,21 +129,27 @@ pub enum Failure {
     },
     /// A newer program was here.
     #[error(
-        "the database {database} has schema version {found}, and this program knows versions up to {needed}"
+        "the database {database} has version {found} of the {part} schema, and this program knows versions up to {needed}"
     )]
     SchemaNewer {
         /// The database.
         database: DatabaseChoice,
+        /// Of which part.
+        part: &'static str,
         /// Its version.
         found: i64,
         /// What this program knows.
         needed: i64,
     },
     /// An older program made it, and who finds it changes nothing.
-    #[error("the database {database} has schema version {found}, and this program needs version {needed}")]
+    #[error(
+        "the database {database} has version {found} of the {part} schema, and this program needs version {needed}"
+    )]
     SchemaOlder {
         /// The database.
         database: DatabaseChoice,
+        /// Of which part.
+        part: &'static str,
         /// Its version; 0: none yet.
         found: i64,
         /// What this program needs.

@@ -54,7 +54,7 @@ impl Failure {
                 "its schema is not one that released versions make; the step was undone, nothing is changed"
             }
             Failure::SchemaUnreleased { .. } => {
-                "its eight migrations were replaced by one that cannot be applied on top of them; nothing is changed"
+                "its migrations were replaced by others that cannot be applied on top of them; nothing is changed"
             }
             Failure::SchemaForeign { .. } => {
                 "handover would read and write another program's rows there; nothing is changed"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_outbox::ports::{Clock, LeaseRepo, Store, StoreError};
 use handover_outbox::{Tasks, Wake};
-use handover_sql::{SchemaError, SqlStore, SqliteOptions};
+use handover_sql::{SchemaError, SchemaVersion, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 use marketplace_sql::SqlMarket;
 
@@ -42,15 +42,15 @@ impl Database {
         }
     }
 
-    /// Brought up to date, and closed again; tells the version of its schema.
-    pub async fn migrate(choice: &DatabaseChoice) -> Result<i64, Failure> {
+    /// Brought up to date, and closed again; tells the versions of its schema.
+    pub async fn migrate(choice: &DatabaseChoice) -> Result<[SchemaVersion; 2], Failure> {
         let database = Database::connect(choice, &Wake::default()).await?;
         let done = match database.bring_up_to_date().await {
-            Ok(()) => database.store.schema_version().await.map_err(Failure::schema(choice)),
+            Ok(()) => database.store.schema_versions().await.map_err(Failure::schema(choice)),
             Err(failure) => Err(failure),
         };
         database.close().await;
-        Ok(done?.0.unwrap_or_default())
+        done
     }
 
     async fn connect(choice: &DatabaseChoice, wake: &Wake) -> Result<Database, Failure> {

@@ -1,7 +1,6 @@
 //! How the schema of a database stands to this program.
 
-use std::cmp::Ordering;
-
+use handover_sql::SchemaVersion;
 use marketplace_sql::SqlMarket;
 
 use crate::Failure;
@@ -13,20 +12,23 @@ pub(crate) enum Schema {
     /// The same.
     Current,
     /// Made by an older program; 0 is none at all.
-    Older { found: i64, needed: i64 },
+    Older { part: &'static str, found: i64, needed: i64 },
     /// Made by a newer one.
-    Newer { found: i64, needed: i64 },
+    Newer { part: &'static str, found: i64, needed: i64 },
 }
 
 impl Schema {
     /// That of this database.
     pub(crate) async fn of(store: &SqlMarket, database: &DatabaseChoice) -> Result<Schema, Failure> {
-        let (found, needed) = store.schema_version().await.map_err(Failure::schema(database))?;
-        let found = found.unwrap_or(0);
-        Ok(match found.cmp(&needed) {
-            Ordering::Equal => Schema::Current,
-            Ordering::Less => Schema::Older { found, needed },
-            Ordering::Greater => Schema::Newer { found, needed },
+        let versions = store.schema_versions().await.map_err(Failure::schema(database))?;
+        let parts = versions.map(|SchemaVersion { part, found, needed }| (part, found.unwrap_or(0), needed));
+        // Of two parts the newer one decides: nothing is changed in what a newer program made.
+        if let Some(&(part, found, needed)) = parts.iter().find(|(_, found, needed)| found > needed) {
+            return Ok(Schema::Newer { part, found, needed });
+        }
+        Ok(match parts.iter().find(|(_, found, needed)| found < needed) {
+            Some(&(part, found, needed)) => Schema::Older { part, found, needed },
+            None => Schema::Current,
         })
     }
 
@@ -35,8 +37,12 @@ impl Schema {
         let database = database.clone();
         match self {
             Schema::Current => Ok(()),
-            Schema::Older { found, needed } => Err(Failure::SchemaOlder { database, found, needed }),
-            Schema::Newer { found, needed } => Err(Failure::SchemaNewer { database, found, needed }),
+            Schema::Older { part, found, needed } => {
+                Err(Failure::SchemaOlder { database, part, found, needed })
+            }
+            Schema::Newer { part, found, needed } => {
+                Err(Failure::SchemaNewer { database, part, found, needed })
+            }
         }
     }
 }

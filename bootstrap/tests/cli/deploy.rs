@@ -48,14 +48,16 @@ fn the_services_of_the_example_are_configured_and_migrate_and_serve_have_a_user_
 
 #[test]
 fn every_table_of_mysql_is_granted_and_the_audit_log_cannot_be_edited() {
-    let folder = root().join("migrations/mysql");
-    let migrations =
-        fs::read_dir(folder).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let folders = ["outbox", "marketplace"].map(|part| root().join("migrations").join(part).join("mysql"));
+    let migrations = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
     let made: BTreeSet<String> = migrations
         .flat_map(|sql| {
             sql.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ").map(name)).collect::<Vec<_>>()
         })
-        .chain(["handover_migrations".to_owned()])
+        .chain(["outbox_migrations", "marketplace_migrations"].map(str::to_owned))
         .collect();
     let rights = example("mysql-rights.sql");
     let grants: Vec<&str> = rights.lines().filter(|line| line.starts_with("GRANT ")).collect();

@@ -78,7 +78,7 @@ fn a_newer_schema_fails_and_an_older_one_is_only_to_be_looked_at() {
     world.write("handover.db", NEWER);
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(1));
-    says(&ran, "schema", "fail", "schema version 9000");
+    says(&ran, "schema", "fail", "version 9000 of the marketplace schema");
     says(&ran, "schema", "fail", "run the newer handover");
     world.write("handover.db", OLDER);
     let ran = world.run(DOCTOR);

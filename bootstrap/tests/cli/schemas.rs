@@ -1,14 +1,14 @@
-//! Databases of other versions. The files hold nothing but the table in which migrations are noted, made with
+//! Databases of other versions. The files hold nothing but the tables in which migrations are noted, made with
 //!
 //! ```sql
 //! PRAGMA page_size = 512;
-//! CREATE TABLE handover_migrations (version BIGINT, description TEXT, installed_on TEXT, success BOOLEAN,
+//! CREATE TABLE outbox_migrations (version BIGINT, description TEXT, installed_on TEXT, success BOOLEAN,
 //!                                checksum BLOB, execution_time BIGINT);
 //! ```
 //!
-//! `newer.sqlite` has the versions 1 and 9000 in it, `older.sqlite` none, `changed.sqlite` version 1 with
-//! a checksum that is not ours. `unreleased.sqlite` has the first migration from before the first release, in the table
-//! `_sqlx_migrations`.
+//! `newer.sqlite` has version 1 of the outbox in it, and 1 and 9000 of the marketplace (`marketplace_migrations`),
+//! `older.sqlite` has none, `changed.sqlite` version 1 of the outbox with a checksum that is not ours. `unreleased.sqlite`
+//! has the baseline of both from before the first release, in the table `handover_migrations`.
 
 use crate::program::World;
 
@@ -29,7 +29,7 @@ fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
         world.run(command).refused(
             1,
             &[
-                "error: the database handover.db has schema version 9000, and this program knows versions up to ",
+                "error: the database handover.db has version 9000 of the marketplace schema, and this program knows versions up to ",
                 "why: a newer handover was here",
                 "do:  run the newer handover, or name another file with --database",
             ],
@@ -48,7 +48,7 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
         world.run("outbox list").refused(
             1,
             &[
-                "error: the database handover.db has schema version 0, and this program needs version ",
+                "error: the database handover.db has version 0 of the outbox schema, and this program needs version ",
                 "why: it was made by an older handover",
                 "stop whoever serves it and run `handover migrate`",
             ],
@@ -56,7 +56,9 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
         if command == "serve" {
             drop(world.serve(""));
         } else {
-            assert!(world.run("migrate").done().starts_with("handover.db is at version "));
+            assert!(world.run("migrate").done().starts_with(
+                "handover.db is at version 1 of the outbox schema and version 1 of the marketplace schema"
+            ));
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "a header and no event");
     }
@@ -71,13 +73,13 @@ fn database_of_an_unreleased_version_is_refused_and_left_as_it_is() {
             1,
             &[
                 "error: the database handover.db was created by a version of handover from before the first release",
-                "why: its eight migrations were replaced by one",
+                "why: its migrations were replaced by others",
                 "do:  start afresh with another file (--database)",
             ],
         );
     }
     let bytes = std::fs::read(world.path("handover.db")).unwrap();
-    assert!(!String::from_utf8_lossy(&bytes).contains("handover_migrations"), "nothing was created in it");
+    assert!(!String::from_utf8_lossy(&bytes).contains("outbox_migrations"), "nothing was created in it");
 }
 
 #[test]

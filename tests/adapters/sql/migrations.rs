@@ -1,8 +1,11 @@
 //! What the schema of an SQLite file guarantees by itself.
 
+use std::path::Path;
+
 use handover_outbox::ports::Store;
 use handover_sql::SchemaError;
-use sqlx::{AssertSqlSafe, Executor};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{AssertSqlSafe, Executor, SqlSafeStr as _};
 
 use super::{fixture, unmigrated};
 
@@ -12,16 +15,16 @@ async fn the_audit_log_can_only_be_added_to() {
     let mut outside = fixture.outside().await;
     let columns = "(tenant_id, actor, action, selection, changed, trace_id, create_time)";
     let values = "1, 'user:9', 'outbox.redrive', '{}', 1, 'trace-1', '2026-02-04T10:30:00.000001Z'";
-    let insert = format!("INSERT INTO audit_log {columns} VALUES ({values})");
+    let insert = format!("INSERT INTO outbox_audit_log {columns} VALUES ({values})");
     for _ in 0..2 {
         outside.execute(AssertSqlSafe(insert.clone())).await.unwrap();
     }
-    let replace = format!("REPLACE INTO audit_log (id, {} VALUES (1, {values})", &columns[1..]);
+    let replace = format!("REPLACE INTO outbox_audit_log (id, {} VALUES (1, {values})", &columns[1..]);
     for refused in [
-        "UPDATE audit_log SET actor = 'nobody'",
-        "UPDATE audit_log SET changed = changed WHERE id = 2",
-        "DELETE FROM audit_log",
-        "DELETE FROM audit_log WHERE id = 1",
+        "UPDATE outbox_audit_log SET actor = 'nobody'",
+        "UPDATE outbox_audit_log SET changed = changed WHERE id = 2",
+        "DELETE FROM outbox_audit_log",
+        "DELETE FROM outbox_audit_log WHERE id = 1",
         &replace,
     ] {
         let error = outside.execute(AssertSqlSafe(refused)).await.unwrap_err();
@@ -61,4 +64,44 @@ async fn migration_beside_a_foreign_table_is_refused_and_creates_nothing() {
     let tables: i64 =
         sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut outside).await.unwrap();
     assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn every_file_of_the_folder_is_recorded_as_the_driver_reads_it() {
+    let fixture = fixture().await;
+    let mut outside = fixture.outside().await;
+    for part in ["outbox", "marketplace"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(part).join("sqlite");
+        let read = Migrator::new(folder.as_path()).await.unwrap();
+        let read: Vec<(i64, String, Vec<u8>)> = read
+            .iter()
+            .map(|one| (one.version, one.description.to_string(), one.checksum.to_vec()))
+            .collect();
+        assert!(!read.is_empty(), "{part}");
+        let sql = format!("SELECT version, description, checksum FROM {part}_migrations ORDER BY version");
+        let recorded: Vec<(i64, String, Vec<u8>)> =
+            sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut outside).await.unwrap();
+        assert_eq!(recorded, read, "{part}");
+    }
+}
+
+/// A service that keeps its tables in the same file, by the driver's own migrations: whoever comes first.
+#[tokio::test]
+async fn host_service_migrates_before_and_after() {
+    let books = "CREATE TABLE books (id INTEGER PRIMARY KEY)".into_sql_str();
+    let books = Migration::new(1, "books".into(), MigrationType::Simple, books, false);
+    let host = Migrator::with_migrations(vec![books]);
+    for host_first in [true, false] {
+        let fixture = unmigrated().await;
+        let mut outside = fixture.outside().await;
+        if host_first {
+            host.run(&mut outside).await.unwrap();
+        }
+        assert!(!fixture.store.is_ready().await.unwrap());
+        fixture.store.migrate().await.unwrap();
+        host.run(&mut outside).await.unwrap();
+        fixture.store.migrate().await.unwrap();
+        assert!(fixture.store.is_ready().await.unwrap());
+        outside.execute("INSERT INTO books (id) VALUES (1)").await.unwrap();
+    }
 }

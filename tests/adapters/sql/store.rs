@@ -6,6 +6,8 @@ use chrono::{TimeDelta, Utc};
 use handover_contract::samples::due_at;
 use handover_events::{Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError};
+use handover_sql::{SqlStore, SqliteOptions};
+use marketplace_sql::SqlMarket;
 use sqlx::Executor;
 
 use super::{append, event, fixture};
@@ -177,12 +179,13 @@ async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate(
 #[tokio::test]
 async fn migrating_from_many_places_at_once_is_safe() {
     let directory = tempfile::tempdir().unwrap();
-    let options = handover_sql::SqliteOptions::file(directory.path().join("test.db"));
+    let options = SqliteOptions::file(directory.path().join("test.db"));
     let stores = (0..4).map(|_| {
         let options = options.clone();
         async move {
             let clock = std::sync::Arc::new(handover_system::SystemClock);
-            let store = handover_sql::SqlStore::open_sqlite(&options, clock, Default::default()).await?;
+            let store = SqlStore::open_sqlite(&options, clock, Default::default()).await?;
+            let store = SqlMarket::on(store);
             store.migrate().await.unwrap();
             store.is_ready().await
         }

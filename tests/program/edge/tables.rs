@@ -5,8 +5,14 @@ use std::collections::BTreeMap;
 use handover_tests::books::Books;
 
 /// Tables that change while nothing is asked: leases, heartbeats, and blocks of numbers handed out.
-const CLOCKWORK: [&str; 5] =
-    ["outbox_partitions", "relays", "broker_sessions", "consumer_subscriptions", "id_blocks"];
+const CLOCKWORK: [&str; 6] = [
+    "outbox_partitions",
+    "outbox_relays",
+    "outbox_broker_sessions",
+    "outbox_broker_counter",
+    "outbox_consumer_subscriptions",
+    "id_blocks",
+];
 
 /// The rows of each table as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +61,7 @@ impl Tables {
 async fn rows(books: &Books, table: &str) -> String {
     let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
     let row = books.rows(&columns).await.unwrap().join(" || ',' || ");
-    let some = if table == "audit_log" { "WHERE changed > 0" } else { "" };
+    let some = if table == "outbox_audit_log" { "WHERE changed > 0" } else { "" };
     let mut rows = books.rows(&format!("SELECT {row} FROM \"{table}\" {some}")).await.unwrap();
     rows.sort();
     rows.join("\n")

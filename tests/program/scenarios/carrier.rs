@@ -32,8 +32,9 @@ impl Carrier {
     pub(crate) async fn spy(&self) {
         match self {
             Carrier::Tables(books) => {
-                books.change(&format!("INSERT INTO broker_queues (queue) VALUES ('{SPY}')")).await;
-                let bind = format!("INSERT INTO broker_bindings (queue, pattern) VALUES ('{SPY}', '#')");
+                books.change(&format!("INSERT INTO outbox_broker_queues (queue) VALUES ('{SPY}')")).await;
+                let bind =
+                    format!("INSERT INTO outbox_broker_bindings (queue, pattern) VALUES ('{SPY}', '#')");
                 books.change(&bind).await;
             }
             Carrier::RabbitMq(vhost) => {
@@ -52,7 +53,9 @@ impl Carrier {
     pub(crate) async fn count(&self, queue: &str) -> i64 {
         match self {
             Carrier::Tables(books) => {
-                books.number(&format!("SELECT count(*) FROM broker_messages WHERE queue = '{queue}'")).await
+                books
+                    .number(&format!("SELECT count(*) FROM outbox_broker_messages WHERE queue = '{queue}'"))
+                    .await
             }
             Carrier::RabbitMq(vhost) => {
                 let queues = vhost.messages().await.unwrap();
@@ -69,7 +72,7 @@ impl Carrier {
         match self {
             Carrier::Tables(books) => {
                 let sql = format!(
-                    "SELECT message_id, kind, correlation_id, headers, body FROM broker_messages
+                    "SELECT message_id, kind, correlation_id, headers, body FROM outbox_broker_messages
                      WHERE queue = '{queue}' ORDER BY id"
                 );
                 books.table(&sql).await.unwrap().into_iter().map(message).collect()
@@ -100,7 +103,7 @@ impl Carrier {
                 let (id, kind) = (text(&message.message_id), text(&message.kind));
                 let (trace, body) = (text(&message.correlation_id), &message.body);
                 let sql = format!(
-                    "INSERT INTO broker_messages (queue, message_id, kind, correlation_id, headers, body)
+                    "INSERT INTO outbox_broker_messages (queue, message_id, kind, correlation_id, headers, body)
                      VALUES ('{queue}', '{id}', '{kind}', '{trace}', '{headers}', '{body}')"
                 );
                 assert_eq!(books.change(&sql).await, 1);
@@ -118,7 +121,9 @@ impl Carrier {
     pub(crate) async fn ttl_ms(&self, queue: &str) -> i64 {
         match self {
             Carrier::Tables(books) => {
-                books.number(&format!("SELECT ttl_ms FROM broker_queues WHERE queue = '{queue}'")).await
+                books
+                    .number(&format!("SELECT ttl_ms FROM outbox_broker_queues WHERE queue = '{queue}'"))
+                    .await
             }
             Carrier::RabbitMq(vhost) => {
                 vhost.argument(queue, "x-message-ttl").await.unwrap().parse().unwrap()

@@ -147,7 +147,7 @@ async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerK
     }
     let count = async |table: &str| fixture.outside(&format!("UPDATE {table}")).await.unwrap();
     assert_eq!(
-        count("broker_messages SET kind = 'seen' WHERE queue = 'order.fulfillment.queue'").await,
+        count("outbox_broker_messages SET kind = 'seen' WHERE queue = 'order.fulfillment.queue'").await,
         ROUNDS
     );
     assert_eq!(count("outbox_events SET retry_count = 1 WHERE event_id LIKE 'whole-%'").await, ROUNDS);

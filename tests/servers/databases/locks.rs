@@ -110,7 +110,7 @@ async fn a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(kind
     broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
     let window = (0..100).map(|n| outgoing(&format!("e{n}"), "order.created")).collect();
     broker.publish(window).await.unwrap();
-    let locked = "UPDATE broker_messages SET correlation_id = 'locked' WHERE queue = 'inventory.update.queue' \
+    let locked = "UPDATE outbox_broker_messages SET correlation_id = 'locked' WHERE queue = 'inventory.update.queue' \
                   AND message_id IN ('e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7', 'e8', 'e9')";
     let holder = hold(&fixture, locked).await;
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();

@@ -1,6 +1,6 @@
 //! Migrations: from several processes at once, resumed after an interruption, refused beside tables of somebody else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use handover_contract::samples::start;
@@ -11,15 +11,21 @@ use handover_sql::{SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use marketplace_sql::SqlMarket;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{Connection, MySqlConnection, PgConnection, SqlSafeStr as _};
 
 use super::on_every_server;
 
 on_every_server!(
     migrating_from_many_places_at_once_is_safe,
     migration_beside_a_foreign_table_is_refused_before_the_first_statement,
-    migrations_of_the_host_service_are_left_alone,
+    host_service_migrates_before_and_after,
+    every_file_of_the_folder_is_recorded_as_the_driver_reads_it,
     database_of_an_unreleased_version_is_refused,
 );
+
+/// The parts of the schema.
+const PARTS: [&str; 2] = ["outbox", "marketplace"];
 
 /// The version table as the driver creates it, without rows.
 const VERSION_TABLE: [(ServerKind, &str); 2] = [
@@ -34,6 +40,15 @@ const VERSION_TABLE: [(ServerKind, &str); 2] = [
          success BOOLEAN NOT NULL, checksum BYTEA NOT NULL, execution_time BIGINT NOT NULL)",
     ),
 ];
+
+/// Where the migrations of a part are.
+fn folder(part: &str, kind: ServerKind) -> PathBuf {
+    let engine = match kind {
+        ServerKind::MariaDb => "mysql",
+        ServerKind::Postgres => "postgres",
+    };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(part).join(engine)
+}
 
 async fn empty(kind: ServerKind) -> (TestDatabase, SqlMarket) {
     let database = shared(kind).await.database(None).await.unwrap();
@@ -74,7 +89,7 @@ async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
     let stores = (0..4).map(|_| async {
         let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
-        assert!(!store.is_ready().await.unwrap() || store.schema_version().await.unwrap().0.is_some());
+        assert!(!store.is_ready().await.unwrap() || store.schema_version().await.unwrap().found.is_some());
         store.migrate().await.unwrap();
         store.is_ready().await
     });
@@ -91,29 +106,32 @@ fn interrupted_migration_is_resumed_after_each_statement() {
         let complete =
             open(&migrated(kind).await.url(), Arc::new(ManualClock::new(start())), &Wake::default());
         let expected = schema_size(&complete, kind).await;
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations/mysql/0001_baseline.sql");
-        let sql = std::fs::read_to_string(file).unwrap();
-        let statements: Vec<&str> = sql.split_inclusive(";\n").collect();
-        assert!(statements.len() > 20);
-        for done in 0..=statements.len() {
-            let (database, store) = empty(kind).await;
-            create_version_table(&database, "handover_migrations").await;
-            let begun = "INSERT INTO handover_migrations (version, description, success, checksum, execution_time) \
-                         VALUES (1, 'baseline', false, '', -1)";
-            outside(&database, begun).await.unwrap();
-            for statement in &statements[..done] {
-                outside(&database, statement).await.unwrap();
+        for part in PARTS {
+            let sql = std::fs::read_to_string(folder(part, kind).join("0001_baseline.sql")).unwrap();
+            let statements: Vec<&str> = sql.split_inclusive(";\n").collect();
+            assert!(statements.len() > 10);
+            for done in 0..=statements.len() {
+                let (database, store) = empty(kind).await;
+                if part == "marketplace" {
+                    SqlStore::migrate(&store).await.unwrap();
+                }
+                create_version_table(&database, &format!("{part}_migrations")).await;
+                let begun = format!(
+                    "INSERT INTO {part}_migrations (version, description, success, checksum, execution_time) \
+                     VALUES (1, 'baseline', false, '', -1)"
+                );
+                outside(&database, &begun).await.unwrap();
+                for statement in &statements[..done] {
+                    outside(&database, statement).await.unwrap();
+                }
+                let after = format!("after {done} statements of the {part}");
+                assert!(!store.is_ready().await.unwrap(), "{after}");
+                store.migrate().await.unwrap();
+                assert!(store.is_ready().await.unwrap(), "{after}");
+                assert_eq!(schema_size(&store, kind).await, expected, "{after}");
+                let mut view = store.view().await.unwrap();
+                assert_eq!(view.outbox_view().partition_leases().await.unwrap().len(), 64, "{after}");
             }
-            assert!(!store.is_ready().await.unwrap(), "after {done} statements");
-            store.migrate().await.unwrap();
-            assert!(store.is_ready().await.unwrap(), "after {done} statements");
-            assert_eq!(schema_size(&store, kind).await, expected, "after {done} statements");
-            let mut view = store.view().await.unwrap();
-            assert_eq!(
-                view.outbox_view().partition_leases().await.unwrap().len(),
-                64,
-                "after {done} statements"
-            );
         }
     });
 }
@@ -121,46 +139,82 @@ fn interrupted_migration_is_resumed_after_each_statement() {
 async fn migration_beside_a_foreign_table_is_refused_before_the_first_statement(kind: ServerKind) {
     let (database, store) = empty(kind).await;
     // One of the last that the baseline creates.
-    outside(&database, "CREATE TABLE audit_log (id INT)").await.unwrap();
+    outside(&database, "CREATE TABLE outbox_audit_log (id INT)").await.unwrap();
     let before = schema_size(&store, kind).await;
     let refused = store.migrate().await;
-    assert!(matches!(&refused, Err(SchemaError::ForeignTable(table)) if table == "audit_log"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(SchemaError::ForeignTable(table)) if table == "outbox_audit_log"),
+        "{refused:?}"
+    );
     assert_eq!(schema_size(&store, kind).await, before);
-    outside(&database, "DROP TABLE audit_log").await.unwrap();
+    outside(&database, "DROP TABLE outbox_audit_log").await.unwrap();
     store.migrate().await.unwrap();
     assert!(store.is_ready().await.unwrap());
 }
 
-async fn migrations_of_the_host_service_are_left_alone(kind: ServerKind) {
+/// A service that keeps its tables in the same database, by the driver's own migrations: whoever comes first.
+async fn host_service_migrates_before_and_after(kind: ServerKind) {
+    for host_first in [true, false] {
+        let (database, store) = empty(kind).await;
+        if host_first {
+            migrate_host(&database).await;
+        }
+        assert!(!store.is_ready().await.unwrap());
+        store.migrate().await.unwrap();
+        for _ in 0..2 {
+            migrate_host(&database).await;
+            store.migrate().await.unwrap();
+            assert!(store.is_ready().await.unwrap());
+        }
+        assert_eq!(outside(&database, "INSERT INTO books (id) VALUES (1)").await.unwrap(), 1);
+    }
+}
+
+/// The host's migrations: its version is ours too, and its table of versions the driver's default.
+async fn migrate_host(database: &TestDatabase) {
+    let books = "CREATE TABLE books (id BIGINT PRIMARY KEY)".into_sql_str();
+    let books = Migration::new(1, "books".into(), MigrationType::Simple, books, false);
+    let host = Migrator::with_migrations(vec![books]);
+    let done = match database.server().kind() {
+        ServerKind::MariaDb => host.run(&mut MySqlConnection::connect(&database.url()).await.unwrap()).await,
+        ServerKind::Postgres => host.run(&mut PgConnection::connect(&database.url()).await.unwrap()).await,
+    };
+    done.unwrap();
+}
+
+/// A checksum that differs from the file's would keep a database of an older version from being brought up to date.
+async fn every_file_of_the_folder_is_recorded_as_the_driver_reads_it(kind: ServerKind) {
     let (database, store) = empty(kind).await;
-    create_version_table(&database, "_sqlx_migrations").await;
-    let of_the_host = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
-                       VALUES (1, 'store', true, 'host', 5)";
-    outside(&database, of_the_host).await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), (None, 1));
     store.migrate().await.unwrap();
-    assert_eq!(store.schema_version().await.unwrap(), (Some(1), 1));
-    let unchanged = "UPDATE _sqlx_migrations SET execution_time = 6 WHERE version = 1 AND execution_time = 5";
-    assert_eq!(outside(&database, unchanged).await.unwrap(), 1);
+    for part in PARTS {
+        let read = Migrator::new(folder(part, kind).as_path()).await.unwrap();
+        assert!(read.iter().len() > 0, "{part}");
+        let mut view = SqlStore::view(&store).await.unwrap();
+        let checksum =
+            if kind == ServerKind::MariaDb { "HEX(checksum)" } else { "upper(encode(checksum, 'hex'))" };
+        let sql = format!(
+            "SELECT version, description, {checksum} AS checksum FROM {part}_migrations ORDER BY version"
+        );
+        let recorded = view.fetch(&sql, Vec::new()).await.unwrap();
+        let recorded: Vec<_> = recorded
+            .iter()
+            .map(|row| {
+                let text = |column| row.text(column).unwrap().to_owned();
+                (row.int("version").unwrap(), text("description"), text("checksum"))
+            })
+            .collect();
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+        let read: Vec<_> =
+            read.iter().map(|one| (one.version, one.description.to_string(), hex(&one.checksum))).collect();
+        assert_eq!(recorded, read, "{part}");
+    }
+    drop(database);
 }
 
 async fn database_of_an_unreleased_version_is_refused(kind: ServerKind) {
     let (database, store) = empty(kind).await;
-    create_version_table(&database, "_sqlx_migrations").await;
-    let checksum = match kind {
-        ServerKind::MariaDb => {
-            "X'80d31db6df1e636bda6c1f5013cab886045055ee847888b5469a8968fe579c8d02a1d4ed22d64af09a4ddaba940b9e9a'"
-        }
-        ServerKind::Postgres => {
-            "'\\x233bc807286fa4012b0bf0685ef49785341d3bd9eba6a6319a8ada7cac1d4d41257297ad6b7131c45f9c9b94a82c3839'"
-        }
-    };
-    let first = format!(
-        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
-         VALUES (1, 'store', true, {checksum}, 5)"
-    );
-    outside(&database, &first).await.unwrap();
+    create_version_table(&database, "handover_migrations").await;
     assert!(matches!(store.migrate().await, Err(SchemaError::Unreleased)));
-    assert!(matches!(store.schema_version().await, Err(SchemaError::Unreleased)));
+    assert!(matches!(store.schema_versions().await, Err(SchemaError::Unreleased)));
     assert!(!store.is_ready().await.unwrap());
 }

@@ -61,8 +61,8 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
         assert!(doctor.1.contains("can change what the audit log says"), "{doctor:?}");
     }
     for forbidden in [
-        "UPDATE audit_log SET reason = 'nothing'",
-        "DELETE FROM audit_log",
+        "UPDATE outbox_audit_log SET reason = 'nothing'",
+        "DELETE FROM outbox_audit_log",
         "UPDATE ledger_entries SET amount = 0",
         "DELETE FROM asset_operations",
         "UPDATE outbox_history SET attempts = 0",

@@ -126,7 +126,7 @@ impl Books {
             ),
             (
                 "queued",
-                "SELECT queue FROM broker_messages WHERE queue NOT LIKE 'order.timeout.delay.queue%'
+                "SELECT queue FROM outbox_broker_messages WHERE queue NOT LIKE 'order.timeout.delay.queue%'
                 AND queue NOT LIKE 'test.%'",
             ),
         ] {

@@ -41,7 +41,7 @@ pub(super) fn takers_without(settled: &str) -> String {
     format!(
         "SELECT s.consumer || ' ' || e.event_id FROM outbox_events e
          JOIN ({}) t ON t.event_type = e.event_type
-         JOIN consumer_subscriptions s ON s.consumer = t.consumer AND e.id > s.after_id
+         JOIN outbox_consumer_subscriptions s ON s.consumer = t.consumer AND e.id > s.after_id
          LEFT JOIN event_consume_log l ON l.consumer = s.consumer AND l.event_id = e.event_id AND l.status IN ({settled})
          WHERE l.id IS NULL",
         takes.join(" UNION ALL ")

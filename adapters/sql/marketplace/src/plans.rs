@@ -18,8 +18,9 @@ async fn store(directory: &tempfile::TempDir) -> SqlMarket {
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
     let store = SqlStore::open_sqlite(&options, clock, Wake::default()).await.unwrap();
+    let store = SqlMarket::on(store);
     store.migrate().await.unwrap();
-    SqlMarket::on(store)
+    store
 }
 
 #[tokio::test]

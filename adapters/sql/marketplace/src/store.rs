@@ -7,9 +7,22 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::{MarketView, Work};
 use handover_domain::{OrderId, UserId};
 use handover_outbox::ports::{Store, StoreError};
-use handover_sql::SqlStore;
+use handover_sql::{Migrations, SchemaError, SchemaVersion, SqlStore};
 
 use crate::session::MarketSession;
+
+/// The migrations of the marketplace.
+static MARKETPLACE: Migrations = Migrations {
+    part: "marketplace",
+    table: "marketplace_migrations",
+    sqlite: &[(1, "baseline", include_str!("../../../../migrations/marketplace/sqlite/0001_baseline.sql"))],
+    mysql: &[(1, "baseline", include_str!("../../../../migrations/marketplace/mysql/0001_baseline.sql"))],
+    postgres: &[(
+        1,
+        "baseline",
+        include_str!("../../../../migrations/marketplace/postgres/0001_baseline.sql"),
+    )],
+};
 
 /// A store of the marketplace in an SQL database. Clones share it.
 #[derive(Clone)]
@@ -19,6 +32,25 @@ impl SqlMarket {
     /// The marketplace in the database of this store.
     pub fn on(store: SqlStore) -> SqlMarket {
         SqlMarket(store)
+    }
+
+    /// Brings the tables of outbox and marketplace up to date, as [`SqlStore::migrate`] does.
+    pub async fn migrate(&self) -> Result<(), SchemaError> {
+        self.0.migrate_with(&[&MARKETPLACE]).await
+    }
+
+    /// The versions of the tables of outbox and marketplace.
+    pub async fn schema_versions(&self) -> Result<[SchemaVersion; 2], SchemaError> {
+        Ok([self.0.schema_version().await?, self.0.version_of_part(&MARKETPLACE).await?])
+    }
+
+    /// Whether the database answers and its schema is what this build needs.
+    pub async fn is_ready(&self) -> Result<bool, StoreError> {
+        match self.schema_versions().await {
+            Ok(versions) => Ok(versions.iter().all(SchemaVersion::is_enough)),
+            Err(SchemaError::Unreleased | SchemaError::ForeignTable(_)) => Ok(false),
+            Err(SchemaError::Store(error)) => Err(error),
+        }
     }
 
     /// How the engine would answer the reads of sweeps and long pages, each with the index that has to serve it: for

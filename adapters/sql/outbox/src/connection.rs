@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
-use sqlx::migrate::Migrator;
 
 use crate::bells::Bells;
 use crate::dialect::Dialect;
+use crate::engine::migrations::{MigrationFile, Migrations};
 use crate::facts::ServerFacts;
 use crate::row::Row;
 use crate::value::Value;
@@ -40,11 +40,11 @@ pub(crate) trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Brings the schema up to date. Safe beside another process that does the same.
-    async fn migrate(&self) -> Result<(), StoreError>;
+    /// Brings one part of the schema up to date. Safe beside another process that does the same.
+    async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError>;
 
-    /// Its migrations.
-    fn migrations(&self) -> &'static Migrator;
+    /// Of these migrations those for this engine.
+    fn files(&self, migrations: &Migrations) -> &'static [MigrationFile];
 
     /// What the server says about itself; nothing where there is none.
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {

@@ -29,13 +29,14 @@ mod value;
 
 pub use broker::DatabaseBroker;
 pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, marks, padded};
+pub use engine::migrations::{MigrationFile, Migrations};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use engine::server::{InvalidOptions, ServerOptions};
 pub use engine::sqlite::SqliteOptions;
 pub use facts::ServerFacts;
 pub use fault::access_refusal;
 pub use row::{Fields, Row};
-pub use schema::SchemaError;
+pub use schema::{SchemaError, SchemaVersion};
 pub use session::Session;
 pub use store::SqlStore;
 pub use timing::TARGET as STATEMENTS;

@@ -187,7 +187,7 @@ macro_rules! engine {
             ) -> Result<(), BaselineError> {
                 for rows in rows.chunks(MAX_ROWS) {
                     let mut insert = Builder::new(
-                        "INSERT INTO broker_messages (queue, message_id, kind, correlation_id, headers, body, \
+                        "INSERT INTO outbox_broker_messages (queue, message_id, kind, correlation_id, headers, body, \
                          expires_at, died_in) ",
                     );
                     insert.push_values(rows, |mut row, (queue, expires, event)| {
@@ -210,7 +210,7 @@ macro_rules! engine {
                 limit: u32,
             ) -> Result<Vec<Queued>, BaselineError> {
                 let mut select =
-                    Builder::new("SELECT id, body FROM broker_messages WHERE session_id IS NULL AND queue = ");
+                    Builder::new("SELECT id, body FROM outbox_broker_messages WHERE session_id IS NULL AND queue = ");
                 select.push_bind(queue.to_owned()).push(" ORDER BY id LIMIT ").push_bind(i64::from(limit));
                 let rows = select.push($lock).build().fetch_all(connection).await?;
                 rows.iter()
@@ -219,7 +219,7 @@ macro_rules! engine {
             }
 
             pub(crate) async fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), BaselineError> {
-                let mut delete = Builder::new("DELETE FROM broker_messages WHERE id IN (");
+                let mut delete = Builder::new("DELETE FROM outbox_broker_messages WHERE id IN (");
                 let mut list = delete.separated(", ");
                 for id in ids {
                     list.push_bind(*id);

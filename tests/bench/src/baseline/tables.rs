@@ -12,7 +12,7 @@ const FILLED: [&str; 8] = [
     "shipments",
     "listings",
     "listing_changes",
-    "broker_messages",
+    "outbox_broker_messages",
 ];
 
 /// Ten rows with the column `d`, in the SQL of every engine.
@@ -66,7 +66,7 @@ impl Connection {
             Engine::MySql | Engine::Postgres if tables.is_empty() => return Ok(()),
             Engine::MySql => format!("SET FOREIGN_KEY_CHECKS = 0; DROP TABLE {tables}"),
             Engine::Postgres => {
-                format!("DROP TABLE {tables} CASCADE; DROP FUNCTION IF EXISTS audit_log_refuses()")
+                format!("DROP TABLE {tables} CASCADE; DROP FUNCTION IF EXISTS outbox_audit_log_refuses()")
             }
         };
         self.execute(&sql).await.map(drop)
@@ -84,7 +84,7 @@ impl Connection {
 
     /// Empties the queues of the database broker.
     pub(crate) async fn empty_messages(&mut self) -> Result<(), BaselineError> {
-        self.empty("broker_messages").await
+        self.empty("outbox_broker_messages").await
     }
 
     pub(crate) async fn empty_outbox(&mut self) -> Result<(), BaselineError> {

@@ -100,7 +100,7 @@ fn statement_kind_is_its_verb_and_its_table() {
         ("COMMIT", "commit"),
         ("INSERT INTO orders (id) VALUES (?)", "insert orders"),
         ("UPDATE outbox_events FORCE INDEX (uk_event_id) SET status = 'SENT'", "change outbox_events"),
-        ("DELETE FROM broker_messages WHERE id IN (?)", "delete broker_messages"),
+        ("DELETE FROM outbox_broker_messages WHERE id IN (?)", "delete outbox_broker_messages"),
         ("SELECT o.id, (SELECT 1) FROM outbox_events o WHERE x", "read outbox_events"),
         ("SELECT * FROM (SELECT o.next FROM outbox_events o) earliest", "read outbox_events"),
         ("SELECT clock_timestamp() AS now", "read"),

@@ -39,7 +39,7 @@ impl DatabaseSubscription {
 
     /// What the session holds and nobody was told of.
     async fn held(&self, session: &mut Session) -> Result<Vec<Queued>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM broker_messages WHERE session_id = ? ORDER BY id");
+        let sql = format!("SELECT {COLUMNS} FROM outbox_broker_messages WHERE session_id = ? ORDER BY id");
         let rows = session.fetch(&sql, values![self.session]).await?;
         let held = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
         let told = lock(&self.unsettled);
@@ -49,9 +49,9 @@ impl DatabaseSubscription {
     async fn claim_at_once(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
         // A session that was ended by others claims nothing: nobody would return it.
         let sql = format!(
-            "UPDATE broker_messages SET session_id = ? WHERE id IN (SELECT id FROM broker_messages WHERE queue = ? \
+            "UPDATE outbox_broker_messages SET session_id = ? WHERE id IN (SELECT id FROM outbox_broker_messages WHERE queue = ? \
              AND session_id IS NULL AND (expires_at IS NULL OR expires_at > ?) \
-             AND EXISTS (SELECT 1 FROM broker_sessions WHERE session_id = ?) ORDER BY id LIMIT ?) RETURNING {COLUMNS}"
+             AND EXISTS (SELECT 1 FROM outbox_broker_sessions WHERE session_id = ?) ORDER BY id LIMIT ?) RETURNING {COLUMNS}"
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let values = values![self.session, &self.queue, self.broker.now(), self.session, limit];
@@ -61,14 +61,14 @@ impl DatabaseSubscription {
     async fn claim_locked(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
         session.begin().await?;
         // Held until the commit, so that nobody ends the session meanwhile.
-        let alive = "SELECT session_id FROM broker_sessions WHERE session_id = ? FOR UPDATE";
+        let alive = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
         if session.fetch_one(alive, values![self.session]).await?.is_none() {
             return Ok(Vec::new());
         }
         let sql = format!(
-            "SELECT {COLUMNS} FROM broker_messages {index} WHERE queue = ? AND session_id IS NULL \
+            "SELECT {COLUMNS} FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL \
              AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ? {lock}",
-            index = session.dialect.index("idx_broker_ready"),
+            index = session.dialect.index("idx_outbox_broker_ready"),
             lock = session.dialect.skip_locked(),
         );
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
@@ -76,7 +76,10 @@ impl DatabaseSubscription {
         let messages = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
         for messages in messages.chunks(MAX_ROWS) {
             let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
-            let sql = format!("UPDATE broker_messages SET session_id = ? WHERE id IN ({})", marks(ids.len()));
+            let sql = format!(
+                "UPDATE outbox_broker_messages SET session_id = ? WHERE id IN ({})",
+                marks(ids.len())
+            );
             let values = values![self.session].into_iter().chain(ids.into_iter().map(Value::from)).collect();
             session.execute(&sql, values).await?;
         }

@@ -31,7 +31,7 @@ async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), B
         Some(found) if found == wanted => {}
         Some(found) => return Err(BrokerError::Refused { what: difference(&queue.name, &found, &wanted) }),
         None => {
-            let insert = "INSERT INTO broker_queues (queue, ttl_ms, dead_letter_key)";
+            let insert = "INSERT INTO outbox_broker_queues (queue, ttl_ms, dead_letter_key)";
             let row = values![&queue.name, wanted.ttl_ms, wanted.dead_letter_key];
             session.insert(insert, 3, row, "").await.map_err(broker_error)?;
         }
@@ -41,16 +41,16 @@ async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), B
         queue.bindings.iter().filter(|pattern| !bound.contains(*pattern)).collect();
     let rows = missing.into_iter().flat_map(|pattern| values![&queue.name, pattern]).collect();
     session
-        .insert("INSERT INTO broker_bindings (queue, pattern)", 2, rows, "")
+        .insert("INSERT INTO outbox_broker_bindings (queue, pattern)", 2, rows, "")
         .await
         .map_err(broker_error)?;
     Ok(())
 }
 
 async fn existing(session: &mut Session, queue: &str) -> Result<Option<QueueArguments>, StoreError> {
-    let sql = "SELECT queue, ttl_ms, dead_letter_key FROM broker_queues WHERE queue = ?";
+    let sql = "SELECT queue, ttl_ms, dead_letter_key FROM outbox_broker_queues WHERE queue = ?";
     let Some(row) = session.fetch_one(sql, values![queue]).await? else { return Ok(None) };
-    let row = row.of("broker_queues", "queue");
+    let row = row.of("outbox_broker_queues", "queue");
     Ok(Some(QueueArguments {
         ttl_ms: row.opt_int("ttl_ms")?,
         dead_letter_key: row.opt_string("dead_letter_key")?,
@@ -58,9 +58,10 @@ async fn existing(session: &mut Session, queue: &str) -> Result<Option<QueueArgu
 }
 
 async fn bindings(session: &mut Session, queue: &str) -> Result<BTreeSet<String>, StoreError> {
-    let rows =
-        session.fetch("SELECT queue, pattern FROM broker_bindings WHERE queue = ?", values![queue]).await?;
-    rows.iter().map(|row| row.of("broker_bindings", "queue").string("pattern")).collect()
+    let rows = session
+        .fetch("SELECT queue, pattern FROM outbox_broker_bindings WHERE queue = ?", values![queue])
+        .await?;
+    rows.iter().map(|row| row.of("outbox_broker_bindings", "queue").string("pattern")).collect()
 }
 
 fn difference(queue: &str, found: &QueueArguments, wanted: &QueueArguments) -> String {
@@ -75,7 +76,7 @@ fn difference(queue: &str, found: &QueueArguments, wanted: &QueueArguments) -> S
         differences.push(format!("its dead-letter key is {found}, asked for is {wanted}"));
     }
     format!(
-        "queue {queue} exists with other arguments: {}; let it drain and delete its row in broker_queues, \
+        "queue {queue} exists with other arguments: {}; let it drain and delete its row in outbox_broker_queues, \
          or go back to the old setting",
         differences.join("; ")
     )

@@ -13,7 +13,7 @@ use crate::value::{Value, values};
 
 pub(super) const COLUMNS: &str =
     "id, queue, message_id, kind, correlation_id, headers, body, redelivered, died_in";
-pub(super) const INSERT: &str = "INSERT INTO broker_messages \
+pub(super) const INSERT: &str = "INSERT INTO outbox_broker_messages \
     (queue, message_id, kind, correlation_id, headers, body, expires_at, died_in)";
 pub(super) const INSERTED: usize = 8;
 
@@ -28,7 +28,7 @@ pub(super) struct Queued {
 
 impl Queued {
     pub(super) fn read(row: &Row) -> Result<Queued, StoreError> {
-        let row = row.of("broker_messages", "id");
+        let row = row.of("outbox_broker_messages", "id");
         let headers = row.text("headers")?;
         Ok(Queued {
             id: row.int("id")?,
@@ -120,7 +120,7 @@ pub(super) async fn move_on(
     session.insert(INSERT, INSERTED, rows, "").await?;
     for messages in messages.chunks(MAX_ROWS) {
         let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
-        let sql = format!("DELETE FROM broker_messages WHERE id IN ({})", marks(ids.len()));
+        let sql = format!("DELETE FROM outbox_broker_messages WHERE id IN ({})", marks(ids.len()));
         session.execute(&sql, ids.into_iter().map(Value::from).collect()).await?;
     }
     Ok(moved)

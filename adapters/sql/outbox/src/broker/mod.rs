@@ -87,15 +87,15 @@ impl Inner {
     async fn depths(&self) -> Result<Vec<QueueDepth>, StoreError> {
         self.return_ended().await?;
         let sql = "SELECT q.queue, \
-                   (SELECT count(*) FROM broker_messages m WHERE m.queue = q.queue AND m.session_id IS NULL) AS ready, \
-                   (SELECT count(*) FROM broker_messages m JOIN broker_sessions s ON s.session_id = m.session_id \
+                   (SELECT count(*) FROM outbox_broker_messages m WHERE m.queue = q.queue AND m.session_id IS NULL) AS ready, \
+                   (SELECT count(*) FROM outbox_broker_messages m JOIN outbox_broker_sessions s ON s.session_id = m.session_id \
                     WHERE s.queue = q.queue AND m.session_id IS NOT NULL) AS unacked, \
-                   (SELECT count(*) FROM broker_sessions s WHERE s.queue = q.queue) AS consumers \
-                   FROM broker_queues q ORDER BY q.queue";
+                   (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers \
+                   FROM outbox_broker_queues q ORDER BY q.queue";
         let rows = self.store.reading().await?.fetch(sql, values![]).await?;
         rows.iter()
             .map(|row| {
-                let row = row.of("broker_queues", "queue");
+                let row = row.of("outbox_broker_queues", "queue");
                 Ok(QueueDepth {
                     name: row.string("queue")?,
                     ready: row.id("ready")?,

@@ -80,10 +80,11 @@ impl Inner {
         let read_at = self.now();
         let mut session = self.store.reading().await?;
         let mut queues = BTreeMap::new();
-        for row in
-            session.fetch("SELECT queue, ttl_ms, dead_letter_key FROM broker_queues", values![]).await?
+        for row in session
+            .fetch("SELECT queue, ttl_ms, dead_letter_key FROM outbox_broker_queues", values![])
+            .await?
         {
-            let row = row.of("broker_queues", "queue");
+            let row = row.of("outbox_broker_queues", "queue");
             let arguments = QueueArguments {
                 ttl_ms: row.opt_int("ttl_ms")?,
                 dead_letter_key: row.opt_string("dead_letter_key")?,
@@ -91,9 +92,9 @@ impl Inner {
             queues.insert(row.string("queue")?, arguments);
         }
         let mut bindings = Vec::new();
-        let sql = "SELECT queue, pattern FROM broker_bindings ORDER BY queue, pattern";
+        let sql = "SELECT queue, pattern FROM outbox_broker_bindings ORDER BY queue, pattern";
         for row in session.fetch(sql, values![]).await? {
-            let row = row.of("broker_bindings", "queue");
+            let row = row.of("outbox_broker_bindings", "queue");
             bindings.push((row.string("queue")?, row.string("pattern")?));
         }
         let routes = Arc::new(Routes { read_at, queues, bindings });

@@ -121,7 +121,7 @@ impl DatabaseSubscription {
 
     /// Whether the session is still there; without it others have what it held.
     async fn still_ours(&self, session: &mut Session) -> Result<(), BrokerError> {
-        let sql = "SELECT session_id FROM broker_sessions WHERE session_id = ?";
+        let sql = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ?";
         if session.fetch_one(sql, values![self.session]).await.map_err(broker_error)?.is_none() {
             lock(&self.broker.live).remove(&self.session);
             self.ticket.end();
@@ -137,7 +137,7 @@ impl DatabaseSubscription {
         for ids in ids.chunks(MAX_ROWS) {
             let padded = padded(ids);
             let sql = format!(
-                "SELECT {COLUMNS} FROM broker_messages {key} WHERE session_id = ? AND id IN ({ids}) \
+                "SELECT {COLUMNS} FROM outbox_broker_messages {key} WHERE session_id = ? AND id IN ({ids}) \
                  ORDER BY id {lock}",
                 key = session.dialect.by_key("PRIMARY"),
                 ids = marks(padded.len()),
@@ -165,25 +165,21 @@ async fn new_session(broker: &Inner, queue: &str) -> Result<i64, StoreError> {
     let mut session = broker.store.transaction().await?;
     let id = session_id(&mut session).await?;
     let (_, until) = session.now_and(SESSION_MS).await?;
-    let insert = "INSERT INTO broker_sessions (session_id, queue, alive_until)";
+    let insert = "INSERT INTO outbox_broker_sessions (session_id, queue, alive_until)";
     session.insert(insert, 3, values![id, queue, until], "").await?;
     session.commit_now().await?;
     Ok(id)
 }
 
-/// An id that no session had before: a message claimed by one that ended must not look like another's.
+/// An id that no session had before: what an ended one had claimed must not look like another's.
 async fn session_id(session: &mut Session) -> Result<i64, StoreError> {
-    let kind = "broker_session";
-    let moved =
-        session.execute("UPDATE id_blocks SET next_id = next_id + 1 WHERE kind = ?", values![kind]).await?;
-    if moved == 0 {
-        // Two that find none at once: one of them meets a taken key and begins again.
-        session.execute("INSERT INTO id_blocks (kind, next_id) VALUES (?, 2)", values![kind]).await?;
-        return Ok(1);
-    }
-    let row = session.fetch_one("SELECT kind, next_id FROM id_blocks WHERE kind = ?", values![kind]).await?;
-    let row = row.ok_or_else(|| StoreError::Backend("the counter of sessions was lost".into()))?;
-    Ok(row.of("id_blocks", "kind").int("next_id")? - 1)
+    let next = "UPDATE outbox_broker_counter SET last_session_id = last_session_id + 1 WHERE one = 1";
+    session.execute(next, values![]).await?;
+    let counter = "SELECT one, last_session_id FROM outbox_broker_counter WHERE one = 1";
+    let row = session.fetch_one(counter, values![]).await?;
+    let row =
+        row.ok_or_else(|| StoreError::Backend("the row of outbox_broker_counter was deleted".into()))?;
+    row.of("outbox_broker_counter", "one").int("last_session_id")
 }
 
 #[async_trait]
@@ -213,7 +209,7 @@ impl Subscription for DatabaseSubscription {
         self.is_open()?;
         let ids = self.open_tags(tags);
         if !ids.is_empty() {
-            self.settle("DELETE FROM broker_messages", &ids).await?;
+            self.settle("DELETE FROM outbox_broker_messages", &ids).await?;
             self.settled(&ids);
         }
         Ok(())
@@ -228,7 +224,8 @@ impl Subscription for DatabaseSubscription {
         match requeue {
             Requeue::Yes => {
                 let _gate = self.giving_back.lock().await;
-                self.settle("UPDATE broker_messages SET session_id = NULL, redelivered = 1", &ids).await?;
+                self.settle("UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1", &ids)
+                    .await?;
                 self.settled(&ids);
                 self.broker.ring(&self.queue);
             }

@@ -74,7 +74,7 @@ impl Inner {
         let (now, until) = session.now_and(SESSION_MS).await?;
         let live: Vec<i64> = lock(&self.live).keys().copied().collect();
         let kept = prolong(&mut session, &live, until).await?;
-        let sql = "SELECT session_id, queue, alive_until FROM broker_sessions";
+        let sql = "SELECT session_id, queue, alive_until FROM outbox_broker_sessions";
         let rows = session.fetch(sql, values![]).await?;
         let sessions = rows.iter().map(seen_session).collect::<Result<Vec<_>, _>>()?;
         let alive_until: Vec<_> = sessions.iter().map(|seen| (seen.id, seen.alive_until)).collect();
@@ -82,7 +82,7 @@ impl Inner {
         let mut queues = BTreeSet::new();
         for seen in sessions.into_iter().filter(|seen| ended.contains(&seen.id)) {
             // Only as it was seen: it may have been prolonged since.
-            let sql = "DELETE FROM broker_sessions WHERE session_id = ? AND alive_until = ?";
+            let sql = "DELETE FROM outbox_broker_sessions WHERE session_id = ? AND alive_until = ?";
             if session.execute(sql, values![seen.id, seen.alive_until]).await? == 1 {
                 release(&mut session, &[seen.id]).await?;
                 queues.insert(seen.queue);
@@ -117,24 +117,24 @@ impl Inner {
         let padded = padded(ids);
         let list = marks(padded.len());
         let ids_of = || padded.iter().copied().map(Value::from).collect::<Vec<_>>();
-        let sql = format!("SELECT session_id, queue FROM broker_sessions WHERE session_id IN ({list})");
+        let sql =
+            format!("SELECT session_id, queue FROM outbox_broker_sessions WHERE session_id IN ({list})");
         let rows = session.fetch(&sql, ids_of()).await?;
         session
-            .execute(&format!("DELETE FROM broker_sessions WHERE session_id IN ({list})"), ids_of())
+            .execute(&format!("DELETE FROM outbox_broker_sessions WHERE session_id IN ({list})"), ids_of())
             .await?;
         release(&mut session, &padded).await?;
         session.commit_now().await?;
         for row in &rows {
-            self.ring(row.of("broker_sessions", "session_id").text("queue")?);
+            self.ring(row.of("outbox_broker_sessions", "session_id").text("queue")?);
         }
         Ok(())
     }
 
     pub(super) async fn end_all_sessions(&self) -> Result<(), StoreError> {
         let mut session = self.store.transaction().await?;
-        session.execute("DELETE FROM broker_sessions", values![]).await?;
-        let sql =
-            "UPDATE broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IS NOT NULL";
+        session.execute("DELETE FROM outbox_broker_sessions", values![]).await?;
+        let sql = "UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IS NOT NULL";
         session.execute(sql, values![]).await?;
         session.commit_now().await?;
         self.store.bells().all_queues();
@@ -146,9 +146,9 @@ impl Inner {
         let routes = self.routes().await?;
         let mut session = self.store.transaction().await?;
         let sql = format!(
-            "SELECT {COLUMNS} FROM broker_messages {key} WHERE expires_at <= ? AND session_id IS NULL \
+            "SELECT {COLUMNS} FROM outbox_broker_messages {key} WHERE expires_at <= ? AND session_id IS NULL \
              ORDER BY expires_at, id LIMIT ? {lock}",
-            key = session.dialect.by_key("idx_broker_expiry"),
+            key = session.dialect.by_key("idx_outbox_broker_expiry"),
             lock = session.dialect.for_update(),
         );
         let rows = session.fetch(&sql, values![now, EXPIRED_BATCH]).await?;
@@ -170,7 +170,7 @@ struct SeenSession {
 }
 
 fn seen_session(row: &Row) -> Result<SeenSession, StoreError> {
-    let row = row.of("broker_sessions", "session_id");
+    let row = row.of("outbox_broker_sessions", "session_id");
     Ok(SeenSession {
         id: row.int("session_id")?,
         queue: row.string("queue")?,
@@ -186,20 +186,20 @@ async fn prolong(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> R
     let padded = padded(live);
     let list = marks(padded.len());
     let ids = || padded.iter().copied().map(Value::from);
-    let sql = format!("UPDATE broker_sessions SET alive_until = ? WHERE session_id IN ({list})");
+    let sql = format!("UPDATE outbox_broker_sessions SET alive_until = ? WHERE session_id IN ({list})");
     let prolonged = session.execute(&sql, values![until].into_iter().chain(ids()).collect()).await?;
     if prolonged == live.len() as u64 {
         return Ok(live.to_vec());
     }
-    let sql = format!("SELECT session_id FROM broker_sessions WHERE session_id IN ({list})");
+    let sql = format!("SELECT session_id FROM outbox_broker_sessions WHERE session_id IN ({list})");
     let rows = session.fetch(&sql, ids().collect()).await?;
-    rows.iter().map(|row| row.of("broker_sessions", "session_id").int("session_id")).collect()
+    rows.iter().map(|row| row.of("outbox_broker_sessions", "session_id").int("session_id")).collect()
 }
 
 /// Returns what sessions hold to its place in the queue.
 async fn release(session: &mut Session, ids: &[i64]) -> Result<(), StoreError> {
     let sql = format!(
-        "UPDATE broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IN ({})",
+        "UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IN ({})",
         marks(ids.len())
     );
     session.execute(&sql, ids.iter().copied().map(Value::from).collect()).await?;
@@ -207,10 +207,10 @@ async fn release(session: &mut Session, ids: &[i64]) -> Result<(), StoreError> {
 }
 
 async fn next_expiry(session: &mut Session) -> Result<Option<DateTime<Utc>>, StoreError> {
-    let sql = "SELECT id, expires_at FROM broker_messages WHERE expires_at IS NOT NULL AND session_id IS NULL \
+    let sql = "SELECT id, expires_at FROM outbox_broker_messages WHERE expires_at IS NOT NULL AND session_id IS NULL \
                ORDER BY expires_at, id LIMIT 1";
     match session.fetch_one(sql, values![]).await? {
-        Some(row) => row.of("broker_messages", "id").opt_time("expires_at"),
+        Some(row) => row.of("outbox_broker_messages", "id").opt_time("expires_at"),
         None => Ok(None),
     }
 }

@@ -1,70 +1,59 @@
-//! The migrations of each engine, which the program carries with it.
-
-use std::sync::LazyLock;
+//! The migrations of one part of a database, which the program carries with it.
 
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// Where the versions of the schema are recorded. A table of its own: `_sqlx_migrations` may be that of a service which
-/// keeps its own tables in the same database.
-pub(crate) const TABLE: &str = "handover_migrations";
+/// The migrations of the outbox. Its tables begin with `outbox_`, beside `event_consume_log` and `dead_letters`.
+pub(crate) static OUTBOX: Migrations = Migrations {
+    part: "outbox",
+    table: "outbox_migrations",
+    sqlite: &[(1, "baseline", include_str!("../../../../../migrations/outbox/sqlite/0001_baseline.sql"))],
+    mysql: &[(1, "baseline", include_str!("../../../../../migrations/outbox/mysql/0001_baseline.sql"))],
+    postgres: &[(1, "baseline", include_str!("../../../../../migrations/outbox/postgres/0001_baseline.sql"))],
+};
 
-/// A file below `migrations/`: its version, what it does, its statements.
-type File = (i64, &'static str, &'static str);
+/// A migration: its version, what it does, its statements.
+pub type MigrationFile = (i64, &'static str, &'static str);
 
-include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+/// The migrations of one part of a database: of the outbox, or of an application that keeps its tables beside it.
+///
+/// A migration that was released is never changed: its checksum is recorded in the databases that have it.
+#[derive(Debug)]
+pub struct Migrations {
+    /// What it is called: `outbox`.
+    pub part: &'static str,
+    /// Where its versions are recorded. A table of its own, since each part has versions of its own.
+    pub table: &'static str,
+    /// On SQLite.
+    pub sqlite: &'static [MigrationFile],
+    /// On MySQL and MariaDB. Every statement ends a line with its semicolon and stands alone; what changes rows must have
+    /// the same result when it is run twice, since DDL is not transactional there.
+    pub mysql: &'static [MigrationFile],
+    /// On PostgreSQL.
+    pub postgres: &'static [MigrationFile],
+}
 
-pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| of(SQLITE_FILES));
-
-#[cfg(feature = "mysql")]
-pub(super) static MYSQL: LazyLock<Migrator> = LazyLock::new(|| of(MYSQL_FILES));
-
-#[cfg(feature = "postgres")]
-pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| of(POSTGRES_FILES));
-
-fn of(files: &[File]) -> Migrator {
-    let migration = |&(version, description, sql): &File| {
-        let no_transaction = sql.starts_with("-- no-transaction");
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), no_transaction)
-    };
-    let mut migrator = Migrator::with_migrations(files.iter().map(migration).collect());
-    migrator.dangerous_set_table_name(TABLE);
-    migrator
+impl Migrations {
+    /// As the driver runs them.
+    pub(super) fn migrator(&self, files: &[MigrationFile]) -> Migrator {
+        let migration = |&(version, description, sql): &MigrationFile| {
+            let no_transaction = sql.starts_with("-- no-transaction");
+            let sql = sql.into_sql_str();
+            Migration::new(version, description.into(), MigrationType::Simple, sql, no_transaction)
+        };
+        let mut migrator = Migrator::with_migrations(files.iter().map(migration).collect());
+        migrator.dangerous_set_table_name(self.table);
+        migrator
+    }
 }
 
 /// The version that the newest migration leaves.
-pub(crate) fn newest(migrations: &Migrator) -> i64 {
-    migrations.iter().map(|migration| migration.version).max().unwrap_or(0)
+pub(crate) fn newest(files: &[MigrationFile]) -> i64 {
+    files.iter().map(|(version, ..)| *version).max().unwrap_or(0)
 }
 
 /// The names of the tables that migrations create.
-pub(crate) fn tables(migrations: &Migrator) -> impl Iterator<Item = &str> {
-    let lines = migrations.iter().flat_map(|migration| migration.sql.as_str().lines());
+pub(crate) fn tables(files: &[MigrationFile]) -> impl Iterator<Item = &str> {
+    let lines = files.iter().flat_map(|(_, _, sql)| sql.lines());
     lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn each_list_is_what_the_driver_reads_from_the_folder_of_its_engine() {
-        for (engine, files) in
-            [("sqlite", SQLITE_FILES), ("mysql", MYSQL_FILES), ("postgres", POSTGRES_FILES)]
-        {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../migrations").join(engine);
-            let read = Migrator::new(folder.as_path()).await.expect("the driver reads them");
-            let told = |of: &Migrator| -> Vec<_> {
-                of.iter()
-                    .map(|one| (one.version, one.description.clone(), one.checksum.clone(), one.no_tx))
-                    .collect()
-            };
-            assert!(!files.is_empty(), "{engine}");
-            // A checksum that differs would keep a database of an older version from being brought up to date.
-            assert_eq!(told(&of(files)), told(&read), "{engine}");
-            assert!(read.iter().all(|one| one.migration_type == MigrationType::Simple), "{engine}");
-        }
-    }
 }

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use chrono::NaiveDateTime;
 use handover_outbox::ports::StoreError;
 use sqlx::error::DatabaseError;
-use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
+use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe};
-use super::{migrations, mysql_bells, mysql_migrations};
+use super::{mysql_bells, mysql_migrations};
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
@@ -77,14 +77,15 @@ impl Engine for MysqlEngine {
         probe(&self.connect).await.map_err(fault)
     }
 
-    async fn migrate(&self) -> Result<(), StoreError> {
+    async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         // A connection of its own: it closes with its lock whatever happens.
         let connection = self.connect.connect().await.map_err(fault)?;
-        mysql_migrations::run(connection).await.map_err(|error| super::migration_error(error, meaning))
+        let done = mysql_migrations::run(connection, &migrations.migrator(migrations.mysql)).await;
+        done.map_err(|error| super::migration_error(error, meaning))
     }
 
-    fn migrations(&self) -> &'static Migrator {
-        &migrations::MYSQL
+    fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
+        migrations.mysql
     }
 
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
@@ -106,7 +107,10 @@ impl Engine for MysqlEngine {
         const DENIED: [u16; 2] = [1142, 1143];
         let mut connection = self.pool.acquire().await.map_err(fault)?;
         // Rights are looked at first, and no row fits.
-        for edit in ["UPDATE audit_log SET actor = actor WHERE 1 = 0", "DELETE FROM audit_log WHERE 1 = 0"] {
+        for edit in [
+            "UPDATE outbox_audit_log SET actor = actor WHERE 1 = 0",
+            "DELETE FROM outbox_audit_log WHERE 1 = 0",
+        ] {
             match sqlx::query(edit).execute(&mut *connection).await {
                 Ok(_) => return Ok(false),
                 Err(sqlx::Error::Database(error))

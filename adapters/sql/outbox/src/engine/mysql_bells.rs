@@ -61,8 +61,8 @@ async fn look(pool: &Pool<MySql>, bells: &Bells) -> Result<Seen, sqlx::Error> {
         return Ok(Seen { event, queues: Vec::new() });
     }
     let ready = format!(
-        "SELECT q.queue FROM broker_queues q WHERE q.queue IN ({}) AND EXISTS (SELECT 1 FROM broker_messages m \
-         FORCE INDEX (idx_broker_ready) WHERE m.queue = q.queue AND m.session_id IS NULL) ORDER BY q.queue",
+        "SELECT q.queue FROM outbox_broker_queues q WHERE q.queue IN ({}) AND EXISTS (SELECT 1 FROM outbox_broker_messages m \
+         FORCE INDEX (idx_outbox_broker_ready) WHERE m.queue = q.queue AND m.session_id IS NULL) ORDER BY q.queue",
         marks(waited.len())
     );
     // Safe: nothing but marks was put in.

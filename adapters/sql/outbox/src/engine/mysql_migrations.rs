@@ -6,20 +6,19 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration};
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, Migrator};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
-use super::migrations;
 use super::mysql::number;
 use super::pooled::MIGRATION_WAIT_S;
 
 /// Locks are the server's, not the database's.
 const LOCK: &str = "CONCAT('handover-migrations-', MD5(DATABASE()))";
 
-pub(super) async fn run(connection: MySqlConnection) -> Result<(), MigrateError> {
+pub(super) async fn run(connection: MySqlConnection, migrator: &Migrator) -> Result<(), MigrateError> {
     let mut resuming = Resuming { connection };
-    migrations::MYSQL.run_direct(None, &mut resuming, false).await?;
+    migrator.run_direct(None, &mut resuming, false).await?;
     resuming.connection.close().await.map_err(MigrateError::from)
 }
 
@@ -175,12 +174,13 @@ impl Migrate for Resuming {
 
 #[cfg(test)]
 mod tests {
-    use super::{migrations, statements};
+    use super::statements;
+    use crate::engine::migrations::OUTBOX;
 
     #[test]
     fn every_statement_of_a_migration_stands_alone() {
-        for migration in migrations::MYSQL.iter() {
-            for statement in statements(migration.sql.as_str()) {
+        for (_, _, sql) in OUTBOX.mysql {
+            for statement in statements(sql) {
                 let code: Vec<&str> =
                     statement.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
                 let code = code.join("\n");

@@ -6,14 +6,15 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::StoreError;
 use sqlx::error::DatabaseError;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgDatabaseError, PgRow, PgValueRef};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
+use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{
     IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
 };
-use super::{migrations, postgres_bells};
+use super::postgres_bells;
 use crate::bells::Bells;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, LookUp, insert_values, marks, numbered};
@@ -78,18 +79,19 @@ impl Engine for PostgresEngine {
         probe(&self.connect).await.map_err(fault)
     }
 
-    async fn migrate(&self) -> Result<(), StoreError> {
+    async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         // A connection of its own: it closes with its advisory lock whatever happens.
         let mut connection = self.connect.connect().await.map_err(fault)?;
         // The driver waits for the lock without end, unless the server is told otherwise.
         let patience = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
         sqlx::raw_sql(sqlx::AssertSqlSafe(patience)).execute(&mut connection).await.map_err(fault)?;
-        migrations::POSTGRES.run_direct(None, &mut connection, false).await.map_err(of_migration)?;
+        let migrator = migrations.migrator(migrations.postgres);
+        migrator.run_direct(None, &mut connection, false).await.map_err(of_migration)?;
         connection.close().await.map_err(fault)
     }
 
-    fn migrations(&self) -> &'static Migrator {
-        &migrations::POSTGRES
+    fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
+        migrations.postgres
     }
 
     async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {

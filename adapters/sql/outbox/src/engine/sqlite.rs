@@ -10,14 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 use sqlx::error::{DatabaseError, ErrorKind};
-use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
-use super::migrations;
+use super::migrations::{MigrationFile, Migrations};
 use crate::bells::Bells;
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
@@ -155,20 +154,21 @@ impl Engine for SqliteEngine {
         Ok(Box::new(self.readers.acquire().await.map_err(fault)?))
     }
 
-    async fn migrate(&self) -> Result<(), StoreError> {
+    async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         let mut writer = self.writer.acquire().await.map_err(fault)?;
         self.in_transaction.store(true, Ordering::Release);
         // The driver's migration lock does nothing on SQLite; this transaction around all of it does.
         let mut transaction = sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(fault)?;
-        migrations::SQLITE
+        migrations
+            .migrator(migrations.sqlite)
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(|error| StoreError::Backend(Box::new(error)))?;
         transaction.commit().await.map_err(fault)
     }
 
-    fn migrations(&self) -> &'static Migrator {
-        &migrations::SQLITE
+    fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
+        migrations.sqlite
     }
 
     async fn watch(&self, _bells: &Bells) {

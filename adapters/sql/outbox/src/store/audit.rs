@@ -12,7 +12,7 @@ use crate::value::{Value, values};
 const COLUMNS: &str = "tenant_id, actor, action, selection, matched, changed, reason, trace_id, create_time";
 
 fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
-    let row = row.of("audit_log", "id");
+    let row = row.of("outbox_audit_log", "id");
     let effect = AuditEntry {
         tenant: row.id("tenant_id")?,
         actor: row.string("actor")?,
@@ -28,7 +28,7 @@ fn entry(row: &Row) -> Result<Numbered<AuditEntry>, StoreError> {
 }
 
 pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    Page::below(&format!("SELECT id, {COLUMNS} FROM audit_log"), "id", before)
+    Page::below(&format!("SELECT id, {COLUMNS} FROM outbox_audit_log"), "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("is_change = ?", filter.changes.then_some(1_i64))
         .of_at_most(most)
@@ -61,7 +61,7 @@ impl AuditRepo for Session {
             &entry.trace_id,
             entry.at,
         ];
-        self.insert(&format!("INSERT INTO audit_log ({COLUMNS})"), values.len(), values, "").await?;
+        self.insert(&format!("INSERT INTO outbox_audit_log ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
 }

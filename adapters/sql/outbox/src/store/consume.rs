@@ -157,7 +157,7 @@ fn type_values(types: &[&str]) -> Vec<Value> {
 }
 
 pub(super) fn subscription(row: &Row) -> Result<ConsumerSubscription, StoreError> {
-    let row = row.of("consumer_subscriptions", "consumer");
+    let row = row.of("outbox_consumer_subscriptions", "consumer");
     Ok(ConsumerSubscription { after_id: row.int("after_id")?, checked_until: row.time("checked_until")? })
 }
 
@@ -309,7 +309,8 @@ impl ConsumeQueries for Session {
         &mut self,
         consumer: &str,
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
-        let sql = "SELECT consumer, after_id, checked_until FROM consumer_subscriptions WHERE consumer = ?";
+        let sql =
+            "SELECT consumer, after_id, checked_until FROM outbox_consumer_subscriptions WHERE consumer = ?";
         self.fetch_one(sql, values![consumer]).await?.as_ref().map(subscription).transpose()
     }
 }

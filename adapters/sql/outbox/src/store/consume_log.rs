@@ -134,7 +134,7 @@ impl ConsumeLog for Session {
         now: DateTime<Utc>,
     ) -> Result<ConsumerSubscription, StoreError> {
         let sql = format!(
-            "SELECT consumer, after_id, checked_until FROM consumer_subscriptions WHERE consumer = ? {}",
+            "SELECT consumer, after_id, checked_until FROM outbox_consumer_subscriptions WHERE consumer = ? {}",
             self.dialect.for_update()
         );
         if let Some(row) = self.fetch_one(&sql, values![consumer]).await? {
@@ -144,13 +144,13 @@ impl ConsumeLog for Session {
         let row = self.fetch_one(greatest, Vec::new()).await?;
         let after_id = row.map(|row| row.of("outbox_events", "id").opt_int("id")).transpose()?.flatten();
         let after_id = after_id.unwrap_or(0);
-        let insert = "INSERT INTO consumer_subscriptions (consumer, after_id, checked_until)";
+        let insert = "INSERT INTO outbox_consumer_subscriptions (consumer, after_id, checked_until)";
         self.insert(insert, 3, values![consumer, after_id, now], "").await?;
         Ok(ConsumerSubscription { after_id, checked_until: now })
     }
 
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
-        let sql = "UPDATE consumer_subscriptions SET checked_until = ? WHERE consumer = ?";
+        let sql = "UPDATE outbox_consumer_subscriptions SET checked_until = ? WHERE consumer = ?";
         self.execute(sql, values![until, consumer]).await?;
         Ok(())
     }

@@ -80,9 +80,10 @@ impl LeaseQueries for Session {
     }
 
     async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError> {
-        let rows = self.fetch("SELECT relay, alive_until FROM relays ORDER BY relay", Vec::new()).await?;
+        let rows =
+            self.fetch("SELECT relay, alive_until FROM outbox_relays ORDER BY relay", Vec::new()).await?;
         let heartbeat = |row: &Row| {
-            let row = row.of("relays", "relay");
+            let row = row.of("outbox_relays", "relay");
             Ok(Heartbeat { relay: RelayId(row.string("relay")?), alive_until: row.time("alive_until")? })
         };
         rows.iter().map(heartbeat).collect()
@@ -100,12 +101,13 @@ impl LeaseRepo for Session {
     async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError> {
         let (_, until) = self.now_and(for_ms).await?;
         let after = self.dialect.or_replace("relay", &["alive_until"]);
-        self.insert("INSERT INTO relays (relay, alive_until)", 2, values![&relay.0, until], &after).await?;
+        self.insert("INSERT INTO outbox_relays (relay, alive_until)", 2, values![&relay.0, until], &after)
+            .await?;
         Ok(())
     }
 
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
-        self.execute("DELETE FROM relays WHERE relay = ?", values![&relay.0]).await?;
+        self.execute("DELETE FROM outbox_relays WHERE relay = ?", values![&relay.0]).await?;
         Ok(())
     }
 
@@ -152,7 +154,7 @@ impl LeaseRepo for Session {
     async fn end_all_leases(&mut self) -> Result<(), StoreError> {
         let free = "UPDATE outbox_partitions SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL";
         self.execute(free, Vec::new()).await?;
-        self.execute("DELETE FROM relays", Vec::new()).await?;
+        self.execute("DELETE FROM outbox_relays", Vec::new()).await?;
         let processing = format!(
             "UPDATE event_consume_log {} SET lease_until = ? \
              WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",

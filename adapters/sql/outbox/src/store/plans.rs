@@ -113,8 +113,8 @@ async fn what_operators_read_is_found_by_an_index() {
             dead_letters::page(&letters, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
         ),
-        (audit::page(&looks, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_tenant"),
-        (audit::page(&changes, Some(9), 100), "SEARCH audit_log USING INDEX idx_audit_changes"),
+        (audit::page(&looks, Some(9), 100), "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_tenant"),
+        (audit::page(&changes, Some(9), 100), "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_changes"),
     ];
     for (query, step) in cases {
         let sql = query.0.clone();
