@@ -1,12 +1,20 @@
 //! The contract of the ports, kept by every adapter that needs nothing but this workspace.
 
-use handover_contract::contract;
 use handover_tests::keys_rigs::DatabaseKeysRig;
 use handover_tests::limiter_rigs::LocalLimiterRig;
 use handover_tests::rigs::{MemoryBrokerRig, MemoryStoreRig, SqliteBrokerRig, SqliteStoreRig};
 
 mod stores {
     use super::*;
+    use handover_contract::contract;
+
+    contract!(store, memory, async || MemoryStoreRig::new());
+    contract!(store, sqlite, SqliteStoreRig::new);
+}
+
+mod markets {
+    use super::*;
+    use marketplace_contract::contract;
 
     contract!(store, memory, async || MemoryStoreRig::new());
     contract!(store, sqlite, SqliteStoreRig::new);
@@ -14,6 +22,7 @@ mod stores {
 
 mod keys {
     use super::*;
+    use marketplace_contract::contract;
 
     contract!(keys, memory, async || DatabaseKeysRig::of(MemoryStoreRig::new()));
     contract!(keys, sqlite, async || DatabaseKeysRig::of(SqliteStoreRig::new().await));
@@ -21,12 +30,14 @@ mod keys {
 
 mod limiters {
     use super::*;
+    use marketplace_contract::contract;
 
     contract!(limiter, local, async || LocalLimiterRig::new());
 }
 
 mod brokers {
     use super::*;
+    use handover_contract::contract;
 
     contract!(broker, memory, async || MemoryBrokerRig::new());
     contract!(broker, sqlite, SqliteBrokerRig::new);

@@ -1,6 +1,5 @@
 //! The contract of the ports, kept on MariaDB, PostgreSQL, RabbitMQ and Redis.
 
-use handover_contract::contract;
 use handover_rabbitmq::QueueType;
 use handover_tests::keys_rigs::{DatabaseKeysRig, RedisKeysRig};
 use handover_tests::limiter_rigs::RedisLimiterRig;
@@ -10,6 +9,15 @@ use handover_tests::servers::database::ServerKind;
 
 mod stores {
     use super::*;
+    use handover_contract::contract;
+
+    contract!(store, mariadb, async || ServerStoreRig::new(ServerKind::MariaDb).await);
+    contract!(store, postgres, async || ServerStoreRig::new(ServerKind::Postgres).await);
+}
+
+mod markets {
+    use super::*;
+    use marketplace_contract::contract;
 
     contract!(store, mariadb, async || ServerStoreRig::new(ServerKind::MariaDb).await);
     contract!(store, postgres, async || ServerStoreRig::new(ServerKind::Postgres).await);
@@ -17,6 +25,7 @@ mod stores {
 
 mod keys {
     use super::*;
+    use marketplace_contract::contract;
 
     contract!(keys, mariadb, async || DatabaseKeysRig::of(ServerStoreRig::new(ServerKind::MariaDb).await));
     contract!(keys, postgres, async || DatabaseKeysRig::of(ServerStoreRig::new(ServerKind::Postgres).await));
@@ -25,6 +34,7 @@ mod keys {
 
 mod brokers {
     use super::*;
+    use handover_contract::contract;
 
     contract!(broker, mariadb, async || ServerBrokerRig::new(ServerKind::MariaDb).await);
     contract!(broker, postgres, async || ServerBrokerRig::new(ServerKind::Postgres).await);
@@ -34,6 +44,7 @@ mod brokers {
 
 mod limiters {
     use super::*;
+    use marketplace_contract::contract;
 
     // What Redis decides.
     contract!(limiter, redis, RedisLimiterRig::alone);
@@ -51,7 +62,7 @@ mod limiters {
             "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
         ];
         for name in rules {
-            let rule = handover_contract::limiter::RULES.iter().find(|rule| rule.name == name);
+            let rule = marketplace_contract::limiter::RULES.iter().find(|rule| rule.name == name);
             let rule = rule.expect("a rule of that name");
             handover_contract::run(async { (rule.run)(&RedisLimiterRig::whole().await).await });
         }

@@ -15,9 +15,9 @@ use handover_system::SystemClock;
 use crate::limiter_rigs::shared;
 use crate::process::eventually;
 use handover_contract::PATIENCE;
-use handover_contract::keys::KeysRig;
 use handover_contract::samples::start;
-use handover_contract::store::StoreRig;
+use marketplace_contract::keys::KeysRig;
+use marketplace_contract::store::MarketRig;
 
 /// Keys in the database of a rig.
 pub struct DatabaseKeysRig<R> {
@@ -26,11 +26,11 @@ pub struct DatabaseKeysRig<R> {
     _store: R,
 }
 
-impl<R: StoreRig> DatabaseKeysRig<R> {
+impl<R: MarketRig> DatabaseKeysRig<R> {
     /// In this database.
     pub fn of(store: R) -> DatabaseKeysRig<R> {
         let tx = Transactor {
-            store: store.store(),
+            store: store.market(),
             tasks: Tasks::default(),
             // For the pauses between attempts alone: what time it is stands in the claims.
             clock: Arc::new(SystemClock),
@@ -41,7 +41,7 @@ impl<R: StoreRig> DatabaseKeysRig<R> {
     }
 }
 
-impl<R: StoreRig> KeysRig for DatabaseKeysRig<R> {
+impl<R: MarketRig> KeysRig for DatabaseKeysRig<R> {
     fn keys(&self) -> Arc<dyn IdempotencyStore> {
         self.keys.clone()
     }

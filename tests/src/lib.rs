@@ -1,5 +1,6 @@
-//! Shared code of the tests of this workspace: rigs that run the contract suite (`handover-contract`) on its adapters, faulty
-//! adapters, private servers, and the shipped program from outside: started, called, its database read.
+//! Shared code of the tests of this workspace: rigs that run the contract suite (`handover-contract` and
+//! `marketplace-contract`) on its adapters, faulty adapters, private servers, and the shipped program from outside: started,
+//! called, its database read.
 
 #![allow(
     clippy::unwrap_used,

@@ -19,7 +19,7 @@ use crate::process::eventually;
 use crate::servers::rabbitmq::Encryption;
 use crate::servers::redis::RedisServer;
 use handover_contract::PATIENCE;
-use handover_contract::limiter::LimiterRig;
+use marketplace_contract::limiter::LimiterRig;
 
 static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
 

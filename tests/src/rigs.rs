@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::MarketStore;
 use handover_memory::{ManualClock, MemoryBroker, MemoryStore};
 use handover_outbox::Wake;
-use handover_outbox::ports::{Broker, Clock};
+use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
 use marketplace_sql::SqlMarket;
 use tempfile::TempDir;
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use handover_contract::broker::BrokerRig;
 use handover_contract::samples::start;
 use handover_contract::store::{StoreCapabilities, StoreRig};
+use marketplace_contract::store::MarketRig;
 
 /// The store in memory.
 pub struct MemoryStoreRig {
@@ -40,8 +41,8 @@ impl Default for MemoryStoreRig {
 
 #[async_trait]
 impl StoreRig for MemoryStoreRig {
-    fn store(&self) -> Arc<MarketStore> {
-        Arc::new(self.store.clone())
+    fn store(&self) -> Arc<OutboxStore> {
+        outbox_of(&self.market())
     }
 
     fn wake(&self) -> Wake {
@@ -52,7 +53,18 @@ impl StoreRig for MemoryStoreRig {
         self.store.move_database_clock(by);
     }
 
-    async fn reopened(&self) -> Option<Arc<MarketStore>> {
+    async fn reopened(&self) -> Option<Arc<OutboxStore>> {
+        self.reopened_market().await.map(|market| outbox_of(&market))
+    }
+}
+
+#[async_trait]
+impl MarketRig for MemoryStoreRig {
+    fn market(&self) -> Arc<MarketStore> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         Some(Arc::new(self.store.for_process(Wake::default())))
     }
 }
@@ -85,8 +97,8 @@ async fn open(folder: &TempDir, clock: &ManualClock, wake: &Wake) -> SqlMarket {
 
 #[async_trait]
 impl StoreRig for SqliteStoreRig {
-    fn store(&self) -> Arc<MarketStore> {
-        Arc::new(self.store.clone())
+    fn store(&self) -> Arc<OutboxStore> {
+        outbox_of(&self.market())
     }
 
     fn wake(&self) -> Wake {
@@ -101,7 +113,18 @@ impl StoreRig for SqliteStoreRig {
         StoreCapabilities { side_by_side: false }
     }
 
-    async fn reopened(&self) -> Option<Arc<MarketStore>> {
+    async fn reopened(&self) -> Option<Arc<OutboxStore>> {
+        self.reopened_market().await.map(|market| outbox_of(&market))
+    }
+}
+
+#[async_trait]
+impl MarketRig for SqliteStoreRig {
+    fn market(&self) -> Arc<MarketStore> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         self.store.close().await;
         Some(Arc::new(open(&self.folder, &self.clock, &Wake::default()).await))
     }

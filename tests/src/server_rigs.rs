@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use handover_application::ports::MarketStore;
 use handover_memory::ManualClock;
 use handover_outbox::Wake;
-use handover_outbox::ports::{Broker, Clock};
+use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
 use marketplace_sql::SqlMarket;
 use sqlx::mysql::MySqlConnection;
@@ -24,6 +24,7 @@ use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
 use handover_contract::broker::BrokerRig;
 use handover_contract::samples::start;
 use handover_contract::store::StoreRig;
+use marketplace_contract::store::MarketRig;
 
 /// A migrated database on PostgreSQL, to copy.
 const TEMPLATE: &str = "handover_template";
@@ -119,8 +120,8 @@ impl ServerStoreRig {
 
 #[async_trait]
 impl StoreRig for ServerStoreRig {
-    fn store(&self) -> Arc<MarketStore> {
-        Arc::new(self.store.clone())
+    fn store(&self) -> Arc<OutboxStore> {
+        outbox_of(&self.market())
     }
 
     fn wake(&self) -> Wake {
@@ -131,7 +132,18 @@ impl StoreRig for ServerStoreRig {
         self.store.move_database_clock(by);
     }
 
-    async fn reopened(&self) -> Option<Arc<MarketStore>> {
+    async fn reopened(&self) -> Option<Arc<OutboxStore>> {
+        self.reopened_market().await.map(|market| outbox_of(&market))
+    }
+}
+
+#[async_trait]
+impl MarketRig for ServerStoreRig {
+    fn market(&self) -> Arc<MarketStore> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         Some(Arc::new(self.anew().await))
     }
 }

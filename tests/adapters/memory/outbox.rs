@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_contract::samples::due_at;
+use handover_contract::samples::{BOOK_LENT, BOOK_OVERDUE, due_at};
 use handover_events::{AggregateRef, OutboxStatus, PartitionSet};
 use handover_memory::{MemoryStore, SeededChance};
 use handover_outbox::ports::{
@@ -44,7 +44,7 @@ async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
     let store = store();
     let later = START + Duration::from_secs(5);
     let mut unit = store.begin().await.unwrap();
-    let timeout = NewEvent { event_type: "ORDER_TIMEOUT".to_owned(), ..event("a-timeout", 1, 1) };
+    let timeout = NewEvent { event_type: BOOK_OVERDUE.to_owned(), ..event("a-timeout", 1, 1) };
     // "b0" was inserted by hand: last, but first in the order of its aggregate.
     let events = [
         event("a1", 1, 1),
@@ -81,7 +81,7 @@ async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
 
 /// What the port says about `outbox_due`, word for word and slowly.
 fn due_by_the_book(rows: &[OutboxRow], now: DateTime<Utc>, on_failed: OnFailed) -> Vec<i64> {
-    let ordered = |row: &OutboxRow| row.event_type != "ORDER_TIMEOUT";
+    let ordered = |row: &OutboxRow| row.event_type != BOOK_OVERDUE;
     let is_due = |row: &OutboxRow| row.next_retry_time.is_none_or(|due| due <= now);
     let free = rows.iter().filter(|row| {
         let holds_it = |other: &OutboxRow| {
@@ -111,7 +111,7 @@ async fn what_may_be_published_is_the_same_by_the_book_within_the_unit_and_after
             let mut unit = store.begin().await.unwrap();
             for _ in 0..roll(12) {
                 number += 1;
-                let event_type = if roll(4) == 0 { "ORDER_TIMEOUT" } else { "ORDER_PAID" };
+                let event_type = if roll(4) == 0 { BOOK_OVERDUE } else { BOOK_LENT };
                 let new = NewEvent {
                     event_type: event_type.to_owned(),
                     ..event(&format!("e{number}"), roll(4), roll(5))
@@ -149,7 +149,7 @@ async fn what_may_be_published_is_the_same_by_the_book_within_the_unit_and_after
             assert_eq!(ids(&within), due(&store, now, on_failed, 1000).await, "seed {seed}");
             let places = |aggregate: &AggregateRef| {
                 let rows =
-                    within.iter().filter(|row| row.aggregate == *aggregate && row.event_type == "ORDER_PAID");
+                    within.iter().filter(|row| row.aggregate == *aggregate && row.event_type == BOOK_LENT);
                 rows.map(|row| (row.aggregate_seq, row.id)).collect::<Vec<_>>()
             };
             assert!(within.iter().all(|row| places(&row.aggregate).is_sorted()), "seed {seed}");

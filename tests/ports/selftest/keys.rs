@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use handover_contract::keys::RULES;
 use handover_tests::flawed::keys::{Flaw, FlawedKeysRig};
+use marketplace_contract::keys::RULES;
 
 use super::broken;
 

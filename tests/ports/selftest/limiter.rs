@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use handover_contract::limiter::RULES;
 use handover_tests::flawed::limiter::{Flaw, FlawedLimiterRig};
+use marketplace_contract::limiter::RULES;
 
 use super::broken;
 

@@ -83,29 +83,48 @@ fn fails(broken: &BTreeSet<&str>, expected: &[&str]) {
     );
 }
 
+/// The lists of the rules, each with the folder of its files in `contract/`.
+fn lists() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
+    fn names<R: ?Sized>(rules: &'static [Rule<R>]) -> Vec<(&'static str, &'static str)> {
+        rules.iter().map(|rule| (rule.file, rule.name)).collect()
+    }
+    vec![
+        ("outbox/src/store", names(handover_contract::store::RULES)),
+        ("outbox/src/broker", names(handover_contract::broker::RULES)),
+        ("marketplace/src/store", names(marketplace_contract::store::RULES)),
+        ("marketplace/src/limiter", names(marketplace_contract::limiter::RULES)),
+        ("marketplace/src/keys", names(marketplace_contract::keys::RULES)),
+    ]
+}
+
 #[test]
 fn every_rule_that_is_written_is_in_the_list_and_has_a_name_of_its_own() {
-    let listed: Vec<(&str, &str, &str)> =
-        (handover_contract::store::RULES.iter().map(|rule| ("store", rule.file, rule.name)))
-            .chain(handover_contract::broker::RULES.iter().map(|rule| ("broker", rule.file, rule.name)))
-            .chain(handover_contract::limiter::RULES.iter().map(|rule| ("limiter", rule.file, rule.name)))
-            .chain(handover_contract::keys::RULES.iter().map(|rule| ("keys", rule.file, rule.name)))
-            .collect();
-    let mut written = BTreeSet::new();
-    for port in ["store", "broker", "limiter", "keys"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/src").join(port);
-        for entry in fs::read_dir(folder).expect("the rules are there") {
+    for (folder, listed) in lists() {
+        let mut written = BTreeSet::new();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("contract").join(folder);
+        for entry in fs::read_dir(path).expect("the rules are there") {
             let path = entry.expect("a file").path();
             let file = path.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
             for line in fs::read_to_string(&path).expect("a source file").lines() {
                 if let Some(rest) = line.strip_prefix("pub async fn ") {
                     let name = rest.split('(').next().unwrap_or(rest).to_owned();
-                    assert!(written.insert((port, file.clone(), name.clone())), "{name} is written twice");
+                    assert!(written.insert((file.clone(), name.clone())), "{name} is written twice");
                 }
             }
         }
+        let listed: BTreeSet<_> =
+            listed.into_iter().map(|(file, name)| (file.to_owned(), name.to_owned())).collect();
+        assert_eq!(listed, written, "{folder}");
     }
-    let listed: BTreeSet<_> =
-        listed.into_iter().map(|(port, file, name)| (port, file.to_owned(), name.to_owned())).collect();
-    assert_eq!(listed, written);
+}
+
+/// A fault names the rules that notice it without their crate.
+#[test]
+fn no_two_rules_of_stores_have_the_same_name() {
+    let mut names = BTreeSet::new();
+    for (folder, listed) in lists() {
+        for (file, name) in listed.into_iter().filter(|_| folder.ends_with("/store")) {
+            assert!(names.insert(name), "{folder}/{file}: there is another {name}");
+        }
+    }
 }

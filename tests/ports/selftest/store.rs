@@ -1,30 +1,34 @@
-//! Stores that break one promise each.
+//! Stores that break one promise each, of the outbox or of the marketplace's rows: rules of both contracts notice.
 
 use std::collections::BTreeSet;
 
-use handover_contract::store::RULES;
 use handover_tests::flawed::store::{Flaw, FlawedStoreRig};
 
 use super::broken;
 
 fn broken_by(flaw: Flaw) -> BTreeSet<&'static str> {
-    broken(RULES, || Box::new(FlawedStoreRig::new(flaw)))
+    let mut names = broken(handover_contract::store::RULES, || Box::new(FlawedStoreRig::new(flaw)));
+    names.extend(broken(marketplace_contract::store::RULES, || Box::new(FlawedStoreRig::new(flaw))));
+    names
 }
 
 flaws! { broken_by(Flaw) {
     a_sound_store_breaks_no_rule: None breaks []
     events_are_appended_after_the_commit: EventsAreAppendedAfterTheCommit breaks [
         "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
+        "a_commit_cut_at_any_point_keeps_rows_and_events_together",
         "a_commit_is_seen_whole",
         "a_commit_that_redrove_rows_rings_for_their_partitions",
         "a_commit_that_released_an_aggregate_rings_for_its_partition",
         "a_failed_unit_leaves_later_units_working",
         "a_taken_event_id_is_a_conflict",
+        "a_unit_reads_its_own_rows",
         "a_unit_reads_its_own_writes",
         "a_unit_that_is_not_committed_rings_nobody",
         "after_a_failed_statement_nothing_can_be_committed",
         "of_units_that_redrive_one_row_exactly_one_does",
         "of_units_that_release_one_aggregate_exactly_one_does",
+        "rows_and_events_of_a_commit_are_seen_together",
         "statements_after_a_failed_one_are_lost_as_well",
     ]
     append_keeps_the_first_hundred_only: AppendKeepsTheFirstHundredOnly breaks [
@@ -49,18 +53,18 @@ flaws! { broken_by(Flaw) {
         "the_next_due_time_is_the_earliest_after_now",
     ]
     insert_ignores_taken_ids: InsertIgnoresTakenIds breaks [
-        "a_failed_unit_leaves_later_units_working",
+        "a_failed_write_of_a_row_leaves_later_units_working",
         "a_taken_product_id_is_a_conflict",
-        "after_a_failed_statement_nothing_can_be_committed",
-        "statements_after_a_failed_one_are_lost_as_well",
+        "after_a_failed_write_of_a_row_nothing_can_be_committed",
+        "statements_after_a_failed_write_of_a_row_are_lost_as_well",
     ]
     second_payment_in_processing_is_ignored: SecondPaymentInProcessingIsIgnored breaks [
-        "a_failed_unit_leaves_later_units_working",
+        "a_failed_write_of_a_row_leaves_later_units_working",
         "a_second_payment_in_processing_for_an_order_is_a_conflict",
-        "after_a_failed_statement_nothing_can_be_committed",
+        "after_a_failed_write_of_a_row_nothing_can_be_committed",
         "of_payments_started_at_once_for_one_order_one_is",
-        "statements_after_a_failed_one_are_lost_as_well",
         "one_unit_may_settle_a_payment_and_begin_another",
+        "statements_after_a_failed_write_of_a_row_are_lost_as_well",
     ]
     titles_are_trimmed: TitlesAreTrimmed breaks [
         "a_product_is_read_back_as_it_was_written",
@@ -125,6 +129,7 @@ flaws! { broken_by(Flaw) {
         "a_row_expected_to_be_absent_conflicts_with_one_that_is_there",
         "a_row_that_is_not_where_it_is_expected_is_a_conflict",
         "after_a_failed_statement_nothing_can_be_committed",
+        "of_workers_that_read_and_then_try_again_exactly_one_does",
         "of_workers_that_record_one_event_first_exactly_one_does",
         "of_workers_that_try_one_event_again_exactly_one_does",
         "one_conflict_undoes_the_whole_unit",
@@ -185,8 +190,10 @@ flaws! { broken_by(Flaw) {
         "a_row_that_is_not_where_it_is_expected_is_a_conflict",
         "a_unit_that_is_not_committed_rings_nobody",
         "after_a_failed_statement_nothing_can_be_committed",
+        "after_a_failed_write_of_a_row_nothing_can_be_committed",
         "one_conflict_undoes_the_whole_unit",
         "statements_after_a_failed_one_are_lost_as_well",
+        "statements_after_a_failed_write_of_a_row_are_lost_as_well",
     ]
     commit_rings_nobody: CommitRingsNobody breaks [
         "a_commit_that_appended_events_rings_for_their_partitions",
@@ -201,6 +208,8 @@ flaws! { broken_by(Flaw) {
         "a_dropped_unit_subscribes_nobody",
         "a_dropped_unit_undoes_everything",
         "a_dropped_unit_undoes_its_changes_of_old_rows",
+        "a_dropped_unit_undoes_its_changes_of_rows",
+        "a_dropped_unit_undoes_rows_and_events",
         "a_history_entry_is_part_of_its_unit",
         "a_unit_cut_in_the_middle_of_a_statement_is_undone",
         "a_unit_that_is_not_committed_rings_nobody",
@@ -209,15 +218,12 @@ flaws! { broken_by(Flaw) {
         "units_side_by_side_do_not_see_each_other",
     ]
     products_are_written_outside_the_unit: ProductsAreWrittenOutsideTheUnit breaks [
-        "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
-        "a_commit_is_seen_whole",
-        "a_dropped_unit_undoes_everything",
-        "a_unit_cut_in_the_middle_of_a_statement_is_undone",
-        "after_a_failed_statement_nothing_can_be_committed",
-        "dropped_units_leave_later_units_working",
-        "statements_after_a_failed_one_are_lost_as_well",
-        "units_side_by_side_do_not_see_each_other",
-        "what_a_unit_writes_is_invisible_until_it_is_committed",
+        "a_commit_cut_at_any_point_keeps_rows_and_events_together",
+        "a_dropped_unit_undoes_rows_and_events",
+        "after_a_failed_write_of_a_row_nothing_can_be_committed",
+        "rows_and_events_are_invisible_until_their_unit_is_committed",
+        "rows_and_events_of_a_commit_are_seen_together",
+        "statements_after_a_failed_write_of_a_row_are_lost_as_well",
     ]
     a_cut_begin_swallows_the_next_unit: ACutBeginSwallowsTheNextUnit breaks [
         "a_begin_cut_at_any_point_leaves_later_units_working",
@@ -260,7 +266,9 @@ flaws! { broken_by(Flaw) {
         "history_comes_in_the_order_in_which_it_was_added",
     ]
     history_is_written_outside_the_unit: HistoryIsWrittenOutsideTheUnit breaks [
+        "a_dropped_unit_undoes_everything",
         "a_history_entry_is_part_of_its_unit",
+        "what_a_unit_writes_is_invisible_until_it_is_committed",
     ]
     redrives_and_releases_ring_nobody: RedrivesAndReleasesRingNobody breaks [
         "a_commit_that_redrove_rows_rings_for_their_partitions",
@@ -284,6 +292,16 @@ flaws! { broken_by(Flaw) {
     park_leaves_what_is_being_replayed: ParkLeavesWhatIsBeingReplayed breaks [
         "a_dead_letter_that_is_being_replayed_is_opened_again",
     ]
+    letters_are_parked_outside_the_unit: LettersAreParkedOutsideTheUnit breaks [
+        "a_begin_cut_at_any_point_leaves_later_units_working",
+        "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
+        "a_commit_is_seen_whole",
+        "a_dropped_unit_undoes_everything",
+        "a_unit_cut_in_the_middle_of_a_statement_is_undone",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "statements_after_a_failed_one_are_lost_as_well",
+        "what_a_unit_writes_is_invisible_until_it_is_committed",
+    ]
     letters_with_a_nul_are_refused: ParkRefusesNul breaks [
         "dead_letters_of_any_texts_are_parked_in_their_storable_form",
     ]
@@ -301,7 +319,9 @@ flaws! { broken_by(Flaw) {
         "the_audit_log_is_one_tenants",
     ]
     audit_is_written_outside_the_unit: AuditIsWrittenOutsideTheUnit breaks [
+        "a_dropped_unit_undoes_everything",
         "an_audit_entry_is_part_of_its_unit",
+        "what_a_unit_writes_is_invisible_until_it_is_committed",
     ]
     taken_operation_keys_are_ignored: TakenOperationKeysAreIgnored breaks [
         "a_taken_operation_key_is_a_conflict",

@@ -1,6 +1,6 @@
 //! Rows that a person writes into the outbox with the frozen columns alone.
 
-use handover_contract::samples::{aggregate, due_at, event, start, unordered};
+use handover_contract::samples::{BOOK_ADDED, BOOK_LENT, aggregate, due_at, event, start, unordered};
 use handover_events::{Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{DueQuery, OnFailed, OutboxFilter, OutboxRow, Store};
 use handover_tests::servers::database::ServerKind;
@@ -12,11 +12,11 @@ on_every_server!(
     the_database_refuses_a_row_the_relay_could_not_read,
     the_partition_column_is_the_domains_partition,
     a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed,
-    a_new_row_that_is_due_later_holds_back_no_later_event_of_its_order,
+    a_new_row_that_is_due_later_holds_back_no_later_event_of_its_aggregate,
 );
 
 const BY_HAND: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
-    retry_count, next_retry_time, create_time, update_time) VALUES ('by-hand', 'ORDER_CREATED', 'Order', 900001, '{}', \
+    retry_count, next_retry_time, create_time, update_time) VALUES ('by-hand', 'BOOK_ADDED', 'Book', 900001, '{}', \
     'NEW', 0, NULL, '2026-02-04 10:30:00', '2026-02-04 10:30:00')";
 
 async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due(kind: ServerKind) {
@@ -83,7 +83,7 @@ async fn the_partition_column_is_the_domains_partition(kind: ServerKind) {
         };
         let tenant = TenantId::try_from(1 + i64::try_from(number >> 33).unwrap()).unwrap();
         rows.push(format!(
-            "('{round}', 't', 'Order', {aggregate}, '{{}}', {tenant}, '2026-02-04', '2026-02-04')"
+            "('{round}', 't', 'Book', {aggregate}, '{{}}', {tenant}, '2026-02-04', '2026-02-04')"
         ));
         expected.push((round.to_string(), Partition::of(tenant, aggregate)));
     }
@@ -152,7 +152,7 @@ async fn sound_rows_are_read(fixture: &Fixture) {
     assert_eq!(ids(view.outbox_view().outbox_about(&[aggregate(900_001)]).await.unwrap()), ["first", "last"]);
     let named = ["first", "by-hand", "last"].map(|id| id.parse().unwrap());
     assert_eq!(ids(view.outbox_view().outbox_by_event(&named).await.unwrap()), ["first", "last"]);
-    let types = ["ORDER_CREATED", "ORDER_PAID"];
+    let types = [BOOK_ADDED, BOOK_LENT];
     let unapplied = view.outbox_view().unapplied("consumer", &types, 0, &[aggregate(900_001)]).await.unwrap();
     assert_eq!(ids(unapplied.into_iter().map(|it| it.event).collect()), ["first", "last"]);
     assert!(view.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap().is_empty());
@@ -161,7 +161,7 @@ async fn sound_rows_are_read(fixture: &Fixture) {
 }
 
 /// As a session in another time zone inserts it.
-async fn a_new_row_that_is_due_later_holds_back_no_later_event_of_its_order(kind: ServerKind) {
+async fn a_new_row_that_is_due_later_holds_back_no_later_event_of_its_aggregate(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     fixture.outside(&BY_HAND.replacen("NULL", "'2026-02-05 10:30:00'", 1)).await.unwrap();
     append(&fixture.store, &[event("later", 900_001, 1)]).await.unwrap();

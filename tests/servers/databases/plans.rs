@@ -2,10 +2,11 @@
 //! else is in the table.
 
 use handover_contract::PATIENCE;
-use handover_contract::samples::{due_at, event, later, order_id, start, user};
+use handover_contract::samples::{due_at, event, later, start};
 use handover_outbox::ports::{DueQuery, OnFailed};
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
+use marketplace_contract::samples::{order_id, user};
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
 
@@ -52,7 +53,7 @@ async fn fill(fixture: &Fixture, kind: ServerKind, rows: u32) {
         ServerKind::Postgres => format!("generate_series(1, {rows}) AS seq"),
     };
     let sql = format!(
-        "{columns} SELECT CONCAT('sent-', seq), 'ORDER_PAID', 'Order', seq, '{{}}', 'SENT', '2026-01-01', '2026-01-01', \
+        "{columns} SELECT CONCAT('sent-', seq), 'BOOK_LENT', 'Book', seq, '{{}}', 'SENT', '2026-01-01', '2026-01-01', \
          '2026-01-01' FROM {numbers}"
     );
     fixture.outside(&sql).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use handover_application::ports::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
 };
-use handover_contract::samples::{answered_request, kept_request, start, user};
+use handover_contract::samples::start;
 use handover_memory::ManualClock;
 use handover_outbox::Tasks;
 use handover_outbox::ports::{Changed, Clock, StoreError};
@@ -18,6 +18,7 @@ use handover_tests::process::eventually;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::RedisServer;
+use marketplace_contract::samples::{answered_request, kept_request, user};
 
 use super::{Fault, PATIENCE, at_once, ends_at_its_deadline};
 

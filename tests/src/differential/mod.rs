@@ -8,7 +8,7 @@ mod play;
 mod steps;
 
 use handover_contract::samples::start;
-use handover_contract::store::StoreRig;
+use marketplace_contract::store::MarketRig;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -24,7 +24,7 @@ fn runtime() -> tokio::runtime::Runtime {
 /// Plays so many random sequences on the memory and on a fresh store of this name; panics where the answers differ.
 ///
 /// `PROPTEST_RNG_SEED` fixes the seed; without it the seed is new each time, and a failure names it.
-pub fn with_memory<R: StoreRig>(name: &str, cases: u32, fresh: impl AsyncFn() -> R) {
+pub fn with_memory<R: MarketRig>(name: &str, cases: u32, fresh: impl AsyncFn() -> R) {
     let runtime = runtime();
     let mut config =
         Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
@@ -51,7 +51,7 @@ pub fn answers_of_memory(sequences: usize) -> Vec<String> {
 }
 
 /// Brings the database's own clock to where the memory's stands.
-async fn set_the_clock(rig: &dyn StoreRig) {
+async fn set_the_clock(rig: &dyn MarketRig) {
     let now = rig
         .store()
         .view()
@@ -64,7 +64,7 @@ async fn set_the_clock(rig: &dyn StoreRig) {
     rig.move_database_clock(start() - now);
 }
 
-async fn compare(name: &str, rig: &dyn StoreRig, steps: &[Step]) -> Result<(), TestCaseError> {
+async fn compare(name: &str, rig: &dyn MarketRig, steps: &[Step]) -> Result<(), TestCaseError> {
     set_the_clock(rig).await;
     let expected = play(&MemoryStoreRig::new(), steps).await;
     let seen = play(rig, steps).await;

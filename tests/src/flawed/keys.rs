@@ -11,8 +11,8 @@ use handover_application::ports::{
 };
 use handover_outbox::ports::Changed;
 
-use handover_contract::keys::{KEEP, KeysRig, LEASE};
 use handover_contract::samples::start;
+use marketplace_contract::keys::{KEEP, KeysRig, LEASE};
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

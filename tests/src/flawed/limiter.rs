@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 
-use handover_contract::limiter::LimiterRig;
+use marketplace_contract::limiter::LimiterRig;
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use handover_application::ports::{EffectKind, ListingChangeKind};
 use handover_contract::samples::{
-    aggregate, confirmed, consumption, credit_change, dead_letter, due_at, event, event_id, later,
-    listing_change, operation_key, order_id, order_moved_to, redrive, start, tenant, to_retry, unordered,
-    user,
+    BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
+    redrive, start, tenant, to_retry, unordered,
 };
 use handover_domain::{Asset, CreditStep, OrderStatus, Purse};
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
     ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, OnFailed, OutboxFilter,
     Store as _,
+};
+use marketplace_contract::samples::{
+    credit_change, listing_change, operation_key, order_id, order_moved_to, user,
 };
 use marketplace_sql::SqlMarket;
 
@@ -111,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
             100
         )),
     view!("a page of a type", ["outbox_events_pkey", "PRIMARY"], |view| view.outbox_view().outbox_page(
-        &OutboxFilter { event_type: Some("ORDER_PAID".to_owned()), ..OutboxFilter::default() },
+        &OutboxFilter { event_type: Some(BOOK_LENT.to_owned()), ..OutboxFilter::default() },
         None,
         100
     )),
@@ -135,7 +137,7 @@ pub(super) const CASES: &[Case] = &[
     )),
     view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.outbox_view().unapplied(
         CONSUMER,
-        &["ORDER_PAID", "ORDER_CANCELLED"],
+        &[BOOK_LENT, BOOK_RETURNED],
         0,
         &[aggregate(LIVE), aggregate(7), aggregate(8), aggregate(9)]
     )),
@@ -157,7 +159,7 @@ pub(super) const CASES: &[Case] = &[
     )),
     view!("what was never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view
         .outbox_view()
-        .unseen(CONSUMER, &["ORDER_PAID"], 0, later(-60), later(60), 100)),
+        .unseen(CONSUMER, &[BOOK_LENT], 0, later(-60), later(60), 100)),
     view!("records of events", ["idx_consume_event", "uk_consumer_event"], |view| view
         .outbox_view()
         .consumed_of(&[event_id("sent-7"), event_id("sent-8"), event_id("due")])),
@@ -211,7 +213,7 @@ pub(super) const CASES: &[Case] = &[
     view!("orders", ["orders_pkey", "PRIMARY"], |view| view
         .orders_by_id(TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
     unit!("moving an order", ["orders_pkey", "PRIMARY"], |unit| async {
-        let order = handover_contract::samples::order(7);
+        let order = marketplace_contract::samples::order(7);
         unit.advance_order(&order_moved_to(&order, OrderStatus::Paid, later(1))).await
     }),
     view!("overdue orders", ["idx_orders_pending"], |view| view.orders_overdue(later(60), 100)),

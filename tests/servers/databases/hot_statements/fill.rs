@@ -1,14 +1,13 @@
 //! Tables full of what is over and done with, and a little that is not.
 
 use handover_application::ports::Work;
-use handover_contract::samples::{
-    consumption, dead_letter, deposit, event, hold, later, order, refund, start, to_failed, to_retry,
-};
+use handover_contract::samples::{consumption, dead_letter, event, later, start, to_failed, to_retry};
 use handover_domain::Asset;
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{Store as _, StoreError};
 use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use marketplace_contract::samples::{deposit, hold, order, refund};
 use marketplace_sql::SqlMarket;
 
 /// The consumer whose log is filled.
@@ -69,7 +68,7 @@ pub(super) async fn settled(database: &TestDatabase, from: u32, to: u32) {
         (
             "outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, create_time, \
              update_time, sent_time)",
-            format!("CONCAT('sent-', seq), 'ORDER_PAID', 'Order', seq, '{{}}', 'SENT', {day}, {day}, {day}"),
+            format!("CONCAT('sent-', seq), 'BOOK_LENT', 'Book', seq, '{{}}', 'SENT', {day}, {day}, {day}"),
         ),
         (
             "outbox_history (tenant_id, event_id, kind, consumer, attempts, create_time)",
@@ -79,7 +78,7 @@ pub(super) async fn settled(database: &TestDatabase, from: u32, to: u32) {
             "event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms, payload_hash, \
              trace_id, tenant_id, aggregate_type, aggregate_id, aggregate_seq)",
             format!(
-                "CONCAT('sent-', seq), 'ORDER_PAID', '{CONSUMER}', {day}, 'SUCCESS', 1, 1, '', '', 1, 'Order', seq, 0"
+                "CONCAT('sent-', seq), 'BOOK_LENT', '{CONSUMER}', {day}, 'SUCCESS', 1, 1, '', '', 1, 'Book', seq, 0"
             ),
         ),
         (

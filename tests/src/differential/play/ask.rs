@@ -2,14 +2,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_application::ports::{MarketView, OrderSide};
-use handover_contract::samples::{
-    self, due_at, event_id, order_id, payment_id, product_id, start, tenant, unordered, user,
-};
+use handover_contract::samples::{due_at, event_id, start, tenant, unordered};
 use handover_events::{AggregateRef, OutboxStatus, Partition, PartitionSet};
 use handover_outbox::ports::{
     AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, DueQuery,
     Numbered, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied,
 };
+use marketplace_contract::samples::{order_id, payment_id, product_id, shipment_task, user};
 
 use super::super::steps::{Query, Small};
 use super::{aggregate_of, moment, partition_of, told};
@@ -177,7 +176,7 @@ pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> 
             told(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
         }
         Query::ShipmentPage { tenant: t, side, skip, limit } => {
-            let who = samples::shipment_task(1, "e1");
+            let who = shipment_task(1, "e1");
             let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
             let all =
                 view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("a page can be read");

@@ -8,9 +8,9 @@ use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_contract::samples::{self, later, tenant};
-use handover_contract::store::StoreRig;
 use handover_events::{AggregateRef, Partition};
 use handover_outbox::ports::StoreError;
+use marketplace_contract::store::MarketRig;
 
 use super::steps::{Op, Query, Small, Step, everything};
 use ask::ask;
@@ -22,14 +22,14 @@ const LEASE_MS: u32 = 50_000;
 const CLOCK_STEP_S: i64 = 20;
 
 /// Plays the steps, and looks at everything in the end.
-pub(crate) async fn play(rig: &dyn StoreRig, steps: &[Step]) -> Vec<String> {
+pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
     let mut answers = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         match step {
             Step::Clock(steps) => rig.move_database_clock(TimeDelta::seconds(steps * CLOCK_STEP_S)),
             Step::View(queries) => look(rig, number, queries, &mut answers).await,
             Step::Unit { ops, commit } => {
-                let mut unit = rig.store().begin().await.expect("a unit begins");
+                let mut unit = rig.market().begin().await.expect("a unit begins");
                 let mut failed = false;
                 for op in ops {
                     let answer = apply(unit.as_mut(), op).await;
@@ -54,9 +54,9 @@ pub(crate) async fn play(rig: &dyn StoreRig, steps: &[Step]) -> Vec<String> {
 }
 
 /// In the end every lease runs out, and whoever had it asks for it back: too rare to happen by chance.
-async fn renew_what_ended(rig: &dyn StoreRig) -> Vec<String> {
+async fn renew_what_ended(rig: &dyn MarketRig) -> Vec<String> {
     rig.move_database_clock(LEASE * 2);
-    let mut unit = rig.store().begin().await.expect("a unit begins");
+    let mut unit = rig.market().begin().await.expect("a unit begins");
     let mut answers = Vec::new();
     for relay in 1..=3 {
         let holds: Vec<_> =
@@ -68,8 +68,8 @@ async fn renew_what_ended(rig: &dyn StoreRig) -> Vec<String> {
     answers
 }
 
-async fn look(rig: &dyn StoreRig, number: usize, queries: &[Query], answers: &mut Vec<String>) {
-    let mut view = rig.store().view().await.expect("a view opens");
+async fn look(rig: &dyn MarketRig, number: usize, queries: &[Query], answers: &mut Vec<String>) {
+    let mut view = rig.market().view().await.expect("a view opens");
     for query in queries {
         let answer = ask(view.as_mut(), query).await;
         answers.push(format!("{number}: {query:?}: {answer}"));

@@ -1,14 +1,13 @@
 //! Writes as they are asked of a unit of work.
 
 use handover_application::ports::{CreditChange, ListingChange, NewShipmentTask, Notification, Work};
-use handover_contract::samples::{
-    self, confirmed, order_id, order_moved_to, payment_id, relay, tenant, unordered, user,
-};
+use handover_contract::samples::{self, confirmed, relay, tenant, unordered};
 use handover_domain::{Order, Payment, Product};
 use handover_outbox::ports::{
     AuditEntry, Consumption, DeadLetter, Decision, FailedPublish, HistoryEntry, NewEvent, PartitionHold,
     PartitionLease, RelayId,
 };
+use marketplace_contract::samples::{self as market_samples, order_id, order_moved_to, payment_id, user};
 
 use super::super::steps::{Event, Op, Row, Small};
 use super::ask::ask;
@@ -38,7 +37,7 @@ fn consumption(row: &Row) -> Consumption {
         next_retry_time: row.retry.map(moment),
         lease_until: row.lease.map(moment),
         consume_time: moment(row.at),
-        aggregate: aggregate_of(row.tenant, "Order", 1),
+        aggregate: aggregate_of(row.tenant, samples::BOOK, 1),
         ..samples::consumption(row.consumer, &samples::event(row.event, 1, 1))
     }
 }
@@ -46,11 +45,11 @@ fn consumption(row: &Row) -> Consumption {
 pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
     match op.clone() {
         Op::InsertProduct { tenant: t, id, seller } => {
-            let product = Product { tenant: tenant(t), seller: user(seller), ..samples::product(id) };
+            let product = Product { tenant: tenant(t), seller: user(seller), ..market_samples::product(id) };
             told(unit.insert_product(&product).await)
         }
         Op::AdvanceProduct { tenant: t, id, version, status } => {
-            let before = samples::product(id);
+            let before = market_samples::product(id);
             let after =
                 Product { tenant: tenant(t), version, status, update_time: moment(version), ..before };
             told(unit.advance_product(&after).await)
@@ -60,23 +59,23 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
                 tenant: tenant(t),
                 buyer: user(buyer),
                 create_time: moment(at),
-                ..samples::order(id)
+                ..market_samples::order(id)
             };
             told(unit.insert_order(&order).await)
         }
         Op::AdvanceOrder { tenant: t, id, version, status } => {
             let now = unit.order_by_id(tenant(t), order_id(id)).await.expect("an order can be read");
-            let now = now.unwrap_or_else(|| Order { tenant: tenant(t), ..samples::order(id) });
+            let now = now.unwrap_or_else(|| Order { tenant: tenant(t), ..market_samples::order(id) });
             let after = Order { version, ..order_moved_to(&now, status, moment(version)) };
             told(unit.advance_order(&after).await)
         }
-        Op::InsertPayment { tenant: t, id, order } => {
-            told(unit.insert_payment(&Payment { tenant: tenant(t), ..samples::payment(id, order) }).await)
-        }
+        Op::InsertPayment { tenant: t, id, order } => told(
+            unit.insert_payment(&Payment { tenant: tenant(t), ..market_samples::payment(id, order) }).await,
+        ),
         Op::AdvancePayment { tenant: t, id, order, version, status, transaction } => {
             let now = unit.payment_by_id(payment_id(id)).await.expect("a payment can be read");
-            let now = now.unwrap_or_else(|| samples::payment(id, order));
-            let settled = samples::settled(&now, status, transaction);
+            let now = now.unwrap_or_else(|| market_samples::payment(id, order));
+            let settled = market_samples::settled(&now, status, transaction);
             told(unit.advance_payment(&Payment { tenant: tenant(t), version, ..settled }).await)
         }
         Op::Append(events) => {
@@ -159,26 +158,26 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
         Op::ChangeListings(changes) => {
             let changes: Vec<ListingChange> = changes
                 .into_iter()
-                .map(|(product, order, kind)| samples::listing_change(product, order, kind, "e1"))
+                .map(|(product, order, kind)| market_samples::listing_change(product, order, kind, "e1"))
                 .collect();
             told(unit.change_listings(&changes).await)
         }
         Op::OpenShipments(orders) => {
             let tasks: Vec<NewShipmentTask> =
-                orders.into_iter().map(|order| samples::shipment_task(order, "e1")).collect();
+                orders.into_iter().map(|order| market_samples::shipment_task(order, "e1")).collect();
             told(unit.open_shipments(&tasks).await)
         }
         Op::Notify(rows) => {
             let row = |(t, order, recipient)| Notification {
                 tenant: tenant(t),
-                ..samples::notification(order, recipient, "e1")
+                ..market_samples::notification(order, recipient, "e1")
             };
             told(unit.notify(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
         }
         Op::ChangeCredit(rows) => {
             let row = |(t, buyer, order, step)| CreditChange {
                 tenant: tenant(t),
-                ..samples::credit_change(buyer, order, step, "e1")
+                ..market_samples::credit_change(buyer, order, step, "e1")
             };
             told(unit.change_credit(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
         }

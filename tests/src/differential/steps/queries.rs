@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use handover_application::ports::OrderSide;
-use handover_domain::{EventType, OrderStatus, ProductStatus};
+use handover_domain::{OrderStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, OnFailed};
 
@@ -34,7 +34,7 @@ pub(super) fn outbox_query() -> impl Strategy<Value = Query> {
 }
 
 pub(super) fn consume_query() -> impl Strategy<Value = Query> {
-    let types = || vec(event_type().prop_map(EventType::as_str), 0..=3);
+    let types = || vec(event_type(), 0..=3);
     let aggregates = vec((tenant(), one_of(&KINDS), small()), 0..=3);
     prop_oneof![
         (one_of(&CONSUMERS), one_of(&EVENTS))
@@ -197,7 +197,7 @@ pub(crate) fn everything() -> Vec<Query> {
     }
     all.extend([0, 2].map(|at| Query::NextDue { partitions: vec![1, 2, 3], at }));
     for consumer in CONSUMERS {
-        let types = TYPES.map(EventType::as_str).to_vec();
+        let types = TYPES.to_vec();
         all.push(Query::Subscription(consumer));
         all.extend(EVENTS.map(|event| Query::Consumption(consumer, event)));
         all.push(Query::Unapplied { consumer, types: types.clone(), skip: 0, aggregates: aggregates() });

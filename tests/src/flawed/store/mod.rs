@@ -15,7 +15,10 @@ use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_contract::store::StoreRig;
 use handover_events::{EventId, Partition};
 use handover_outbox::Wake;
-use handover_outbox::ports::{NewEvent, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
+use handover_outbox::ports::{
+    NewEvent, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, outbox_of,
+};
+use marketplace_contract::store::MarketRig;
 
 /// The promise that is broken; `None` is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +80,7 @@ pub enum Flaw {
     DeadLettersOfAKeyAreOfOneQueue,
     ParkLeavesWhatIsBeingReplayed,
     ParkRefusesNul,
+    LettersAreParkedOutsideTheUnit,
     DecideIgnoresWhereItStands,
     DecideForgetsTheNote,
     AuditLeaksToOtherTenants,
@@ -123,7 +127,7 @@ impl FlawedStoreRig {
     /// A fresh rig with this flaw.
     pub fn new(flaw: Flaw) -> FlawedStoreRig {
         let sound = MemoryStoreRig::new();
-        let inner = sound.store();
+        let inner = sound.market();
         let shared = Shared {
             inner,
             flaw,
@@ -138,8 +142,8 @@ impl FlawedStoreRig {
 
 #[async_trait]
 impl StoreRig for FlawedStoreRig {
-    fn store(&self) -> Arc<MarketStore> {
-        Arc::new(FlawedStore(self.shared.clone()))
+    fn store(&self) -> Arc<OutboxStore> {
+        outbox_of(&self.market())
     }
 
     fn wake(&self) -> Wake {
@@ -152,6 +156,13 @@ impl StoreRig for FlawedStoreRig {
 
     fn move_database_clock(&self, by: TimeDelta) {
         self.sound.move_database_clock(by);
+    }
+}
+
+#[async_trait]
+impl MarketRig for FlawedStoreRig {
+    fn market(&self) -> Arc<MarketStore> {
+        Arc::new(FlawedStore(self.shared.clone()))
     }
 }
 

@@ -1,0 +1,159 @@
+//! Coupons, holds, balances, postings and refunds.
+
+use handover_contract::samples::{event_id, later, start};
+use handover_domain::{
+    Account, Asset, AssetOperation, Balance, Coupon, CouponId, CouponStatus, Currency, Entry, Hold,
+    HoldStatus, OperationKey, OperationKind, Posting, Purse, Refund, RefundCause, RefundId, RefundStatus,
+};
+use handover_events::TenantId;
+
+use super::{money, order_id, payment_id, trace, user};
+
+/// A coupon id.
+pub fn coupon_id(number: i64) -> CouponId {
+    number.try_into().expect("a legal id")
+}
+
+/// A refund id.
+pub fn refund_id(number: i64) -> RefundId {
+    number.try_into().expect("a legal id")
+}
+
+/// An operation key.
+pub fn operation_key(text: &str) -> OperationKey {
+    OperationKey::stored(text.to_owned())
+}
+
+/// An available coupon of tenant 1 and user 10: 5.00 off 20.00 or more, for an hour.
+pub fn coupon(id: i64) -> Coupon {
+    Coupon {
+        id: coupon_id(id),
+        tenant: TenantId::DEFAULT,
+        user: user(10),
+        discount: money(500),
+        min_spend: money(2_000),
+        expires_at: later(3_600),
+        status: CouponStatus::Available,
+        order: None,
+        version: 1,
+        create_time: start(),
+        update_time: start(),
+    }
+}
+
+/// The coupon one version on, in another status, with all that the status brings.
+pub fn coupon_moved_to(coupon: &Coupon, status: CouponStatus) -> Coupon {
+    let held = matches!(status, CouponStatus::Locked | CouponStatus::Used);
+    Coupon {
+        status,
+        order: held.then(|| order_id(7)),
+        version: coupon.version + 1,
+        update_time: later(1),
+        ..coupon.clone()
+    }
+}
+
+/// A pending hold of tenant 1 and user 10 over 500.
+pub fn hold(order: i64, asset: Asset) -> Hold {
+    Hold {
+        tenant: TenantId::DEFAULT,
+        order: order_id(order),
+        asset,
+        user: user(10),
+        amount: 500,
+        coupon: (asset == Asset::Coupon).then(|| coupon_id(order)),
+        status: HoldStatus::Frozen,
+        reverted: false,
+        version: 1,
+        create_time: start(),
+        update_time: start(),
+    }
+}
+
+/// The hold one version on, in another status.
+pub fn hold_moved_to(hold: &Hold, status: HoldStatus) -> Hold {
+    Hold { status, version: hold.version + 1, update_time: later(1), ..hold.clone() }
+}
+
+/// What a user of tenant 1 can spend after the first change.
+pub fn balance(of: i64, purse: Purse, available: i64) -> Balance {
+    Balance { available, version: 1, ..Balance::empty(TenantId::DEFAULT, user(of), purse, start()) }
+}
+
+/// An operator of tenant 1 puts 500 into the wallet of user 10, under this key.
+pub fn operation(key: &str) -> AssetOperation {
+    AssetOperation {
+        tenant: TenantId::DEFAULT,
+        key: operation_key(key),
+        asset: Asset::Wallet,
+        kind: OperationKind::Deposit,
+        user: user(10),
+        order: None,
+        refund: None,
+        coupon: None,
+        amount: 500,
+        balance_after: Some(500),
+        event_id: Some(event_id("e-1")),
+        trace_id: Some("trace-1".into()),
+        at: start(),
+    }
+}
+
+/// An entry of a user's account that is this much then.
+pub fn entry(account: Account, of: i64, amount: i64, after: i64) -> Entry {
+    Entry { account, user: Some(user(of)), amount, balance_after: Some(after) }
+}
+
+/// So much into the wallet of a user who had nothing, from the marketplace.
+pub fn deposit(key: &str, of: i64, amount: i64) -> Posting {
+    Posting {
+        operation: AssetOperation { user: user(of), amount, balance_after: Some(amount), ..operation(key) },
+        entries: vec![Entry::own(Account::Platform, -amount), entry(Account::Wallet, of, amount, amount)],
+    }
+}
+
+/// So many points to a user who had none.
+pub fn grant(key: &str, of: i64, amount: i64) -> Posting {
+    Posting {
+        operation: AssetOperation {
+            asset: Asset::Points,
+            kind: OperationKind::Grant,
+            ..deposit(key, of, amount).operation
+        },
+        entries: vec![Entry::own(Account::PointsIssued, -amount), entry(Account::Points, of, amount, amount)],
+    }
+}
+
+/// A refund of tenant 1 in `PROCESSING`, due at once. The payment's order has its number.
+pub fn refund(id: i64, payment: i64) -> Refund {
+    Refund {
+        id: refund_id(id),
+        tenant: TenantId::DEFAULT,
+        order: order_id(payment),
+        payment: payment_id(payment),
+        amount: money(8_850),
+        currency: Currency::CNY,
+        cause: RefundCause::Buyer,
+        reason: "it was broken".into(),
+        status: RefundStatus::Processing,
+        attempts: 0,
+        next_attempt_time: Some(start()),
+        last_error: None,
+        trace: Some(trace()),
+        version: 1,
+        create_time: start(),
+        update_time: start(),
+    }
+}
+
+/// The refund one version on, in another status.
+pub fn refund_moved_to(refund: &Refund, status: RefundStatus) -> Refund {
+    let due = refund.next_attempt_time.filter(|_| status == RefundStatus::Processing);
+    Refund {
+        status,
+        next_attempt_time: due,
+        version: refund.version + 1,
+        update_time: later(1),
+        ..refund.clone()
+    }
+}

@@ -1,0 +1,36 @@
+//! Requests under idempotency keys.
+
+use handover_application::ports::{KeptRequest, RequestScope, RequestState, StoredAnswer};
+use handover_contract::samples::{later, start};
+use handover_events::TenantId;
+
+use super::user;
+
+/// The scope of this key on a route of user 10.
+pub fn scope(key: &str) -> RequestScope {
+    RequestScope {
+        tenant: TenantId::DEFAULT,
+        user: user(10),
+        route: "POST /api/v1/orders".to_owned(),
+        key: key.to_owned(),
+    }
+}
+
+/// A request that somebody is at work on with this token; it expires a day after the start.
+pub fn kept_request(key: &str, token: &str) -> KeptRequest {
+    KeptRequest {
+        scope: scope(key),
+        body_hash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".to_owned(),
+        token: token.to_owned(),
+        state: RequestState::Processing { until: later(40) },
+        trace_id: "trace-1".to_owned(),
+        create_time: start(),
+        expire_time: later(86_400),
+    }
+}
+
+/// The same request, answered with this.
+pub fn answered_request(request: &KeptRequest, data: &str) -> KeptRequest {
+    let answer = StoredAnswer { status: 201, data: data.to_owned() };
+    KeptRequest { state: RequestState::Success(answer), ..request.clone() }
+}

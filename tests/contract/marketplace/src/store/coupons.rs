@@ -1,0 +1,153 @@
+//! Coupons.
+
+use chrono::TimeDelta;
+use handover_contract::racing::{one_changed, race};
+use handover_contract::samples::{later, start, tenant};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+use handover_domain::{Coupon, CouponStatus, Money};
+use handover_events::{MAX_ID, TenantId};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{coupon, coupon_id, coupon_moved_to, money, order_id, user};
+
+async fn add(rig: &dyn MarketRig, coupons: &[Coupon]) {
+    in_unit!(rig, |unit| {
+        for coupon in coupons {
+            unit.insert_coupon(coupon).await.expect("a coupon is added");
+        }
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Coupon> {
+    view(rig).await.coupon_by_id(TenantId::DEFAULT, coupon_id(id)).await.expect("a coupon can be read")
+}
+
+fn numbers(coupons: Vec<Coupon>) -> Vec<i64> {
+    coupons.into_iter().map(|coupon| coupon.id.get()).collect()
+}
+
+/// A coupon comes back as it was, in every status and with the greatest and the least of everything.
+pub async fn a_coupon_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    let mut written: Vec<Coupon> =
+        CouponStatus::ALL.iter().map(|status| coupon_moved_to(&coupon(1), *status)).collect();
+    written.push(Coupon { discount: money(MAX_ID), min_spend: money(MAX_ID), ..coupon(1) });
+    written.push(Coupon { discount: Money::ZERO, min_spend: Money::ZERO, ..coupon(1) });
+    written.push(Coupon { user: user(MAX_ID), order: Some(order_id(MAX_ID)), version: 70_000, ..coupon(1) });
+    written.push(Coupon { expires_at: later(-5) - micro, ..coupon(1) });
+    written.push(Coupon { create_time: later(1) + micro, update_time: later(2) + micro, ..coupon(1) });
+    for (n, mut coupon) in written.into_iter().enumerate() {
+        coupon.id = coupon_id(n as i64 + 1);
+        add(rig, std::slice::from_ref(&coupon)).await;
+        assert_eq!(stored(rig, n as i64 + 1).await, Some(coupon));
+    }
+    add(rig, &[coupon(MAX_ID)]).await;
+    assert_eq!(stored(rig, MAX_ID).await, Some(coupon(MAX_ID)));
+    assert_eq!(stored(rig, 999).await, None);
+}
+
+/// A taken id is a conflict, in whichever tenant.
+pub async fn a_taken_coupon_id_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[coupon(1)]).await;
+    is_conflict(begin(rig).await.insert_coupon(&Coupon { user: user(11), ..coupon(1) }).await);
+    is_conflict(begin(rig).await.insert_coupon(&Coupon { tenant: tenant(2), ..coupon(1) }).await);
+    assert_eq!(stored(rig, 1).await, Some(coupon(1)));
+}
+
+/// A coupon is replaced from the version before only, there and back.
+pub async fn a_coupon_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+    let mut now = coupon(1);
+    add(rig, &[now.clone(), coupon(2)]).await;
+    for status in [CouponStatus::Locked, CouponStatus::Available, CouponStatus::Locked, CouponStatus::Used] {
+        let after = coupon_moved_to(&now, status);
+        in_unit!(rig, |unit| changes_one(unit.advance_coupon(&after).await));
+        in_unit!(rig, |unit| changes_none(unit.advance_coupon(&after).await));
+        assert_eq!(stored(rig, 1).await.as_ref(), Some(&after));
+        now = after;
+    }
+    for version in [1, 2, 4, 5, 7] {
+        in_unit!(rig, |unit| changes_none(unit.advance_coupon(&Coupon { version, ..coupon(1) }).await));
+    }
+    in_unit!(rig, |unit| changes_none(unit.advance_coupon(&Coupon { version: 2, ..coupon(3) }).await));
+    assert_eq!(stored(rig, 1).await, Some(now));
+    assert_eq!(stored(rig, 2).await, Some(coupon(2)), "its neighbour stays as it was");
+    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+}
+
+/// A coupon is one tenant's: another sees it nowhere and changes nothing.
+pub async fn a_coupon_is_one_tenants(rig: &dyn MarketRig) {
+    add(rig, &[coupon(1), Coupon { tenant: tenant(2), ..coupon(2) }]).await;
+    let mut view = view(rig).await;
+    assert_eq!(view.coupon_by_id(tenant(2), coupon_id(1)).await.unwrap(), None);
+    assert_eq!(numbers(view.coupons_page(tenant(1), user(10), None, 9).await.unwrap()), [1]);
+    assert_eq!(numbers(view.coupons_page(tenant(2), user(10), None, 9).await.unwrap()), [2]);
+    let foreign = Coupon { tenant: tenant(2), ..coupon_moved_to(&coupon(1), CouponStatus::Locked) };
+    in_unit!(rig, |unit| changes_none(unit.advance_coupon(&foreign).await));
+    assert_eq!(stored(rig, 1).await, Some(coupon(1)));
+}
+
+/// Pages hold the coupons of one user in every status, from the greatest id down.
+pub async fn pages_of_coupons_run_from_the_greatest_id_down(rig: &dyn MarketRig) {
+    let used = coupon_moved_to(&coupon(3), CouponStatus::Used);
+    add(rig, &[used.clone(), coupon(10), coupon(2), Coupon { user: user(11), ..coupon(8) }]).await;
+    let mut view = view(rig).await;
+    let mut page = async |who: i64, before: Option<i64>, limit| {
+        let before = before.map(coupon_id);
+        view.coupons_page(TenantId::DEFAULT, user(who), before, limit).await.unwrap()
+    };
+    assert_eq!(page(10, None, 2).await, [coupon(10), used]);
+    assert_eq!(numbers(page(10, Some(3), 2).await), [2]);
+    assert_eq!(numbers(page(10, Some(11), 1).await), [10]);
+    assert_eq!(page(10, Some(2), 2).await, []);
+    assert_eq!(numbers(page(11, None, 9).await), [8]);
+    assert_eq!(page(12, None, 9).await, []);
+}
+
+/// Expired is at or before the moment, to the microsecond.
+pub async fn a_coupon_that_ends_at_the_moment_is_expired(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    add(
+        rig,
+        &[
+            Coupon { expires_at: start() - micro, ..coupon(1) },
+            Coupon { expires_at: start(), ..coupon(2) },
+            Coupon { expires_at: start() + micro, ..coupon(3) },
+        ],
+    )
+    .await;
+    assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [1, 2]);
+}
+
+/// Only available coupons expire, of every tenant, the earliest first, no more than asked for.
+pub async fn expired_coupons_are_available_and_come_earliest_first(rig: &dyn MarketRig) {
+    for (n, status) in CouponStatus::ALL.iter().enumerate() {
+        let moved = coupon_moved_to(&coupon(n as i64 + 50), *status);
+        add(rig, &[Coupon { expires_at: later(-500), ..moved }]).await;
+    }
+    let earlier = Coupon { expires_at: later(-30), ..coupon(2) };
+    let foreign = Coupon { expires_at: later(-20), tenant: tenant(2), ..coupon(3) };
+    add(rig, &[Coupon { expires_at: later(-10), ..coupon(1) }, earlier.clone(), foreign.clone()]).await;
+    let seen = view(rig).await.coupons_expired(start(), 10).await.unwrap();
+    assert_eq!(seen[1..3], [earlier.clone(), foreign]);
+    assert_eq!(numbers(seen), [50, 2, 3, 1]);
+    assert_eq!(numbers(view(rig).await.coupons_expired(start(), 2).await.unwrap()), [50, 2]);
+    let expired = coupon_moved_to(&earlier, CouponStatus::Expired);
+    in_unit!(rig, |unit| changes_one(unit.advance_coupon(&expired).await));
+    assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [50, 3, 1]);
+}
+
+/// A coupon that eight orders want at once is locked for one of them.
+pub async fn of_units_that_change_one_coupon_exactly_one_does(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| unit.insert_coupon(&coupon(1)).await.unwrap());
+    let outcomes = race(&rig.market(), |unit, n| {
+        Box::pin(async move {
+            let order = Some(order_id(n as i64 + 1));
+            let locked = Coupon { order, ..coupon_moved_to(&coupon(1), CouponStatus::Locked) };
+            unit.advance_coupon(&locked).await
+        })
+    })
+    .await;
+    let winner = one_changed(outcomes);
+    let seen = stored(rig, 1).await.unwrap();
+    assert_eq!((seen.version, seen.order), (2, Some(order_id(winner as i64 + 1))));
+}

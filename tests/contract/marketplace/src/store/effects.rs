@@ -1,0 +1,337 @@
+//! The effects of consumers: each is a row with a natural key, the order and its transition.
+
+use std::sync::Arc;
+
+use handover_application::ports::{
+    EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
+    OrderSide,
+};
+use handover_contract::samples::{event_id, later, start, tenant};
+use handover_contract::within;
+use handover_domain::CreditStep;
+use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
+use tokio::sync::Barrier;
+
+use super::{MarketRig, in_unit, view};
+use crate::samples::{
+    credit_change, listing_change, notification, order, order_id, product_id, shipment_task, user,
+};
+
+use ListingChangeKind::{Occupied, Released};
+use OrderSide::{Buyer, Seller};
+
+async fn change(rig: &dyn MarketRig, changes: &[ListingChange]) {
+    in_unit!(rig, |unit| unit.change_listings(changes).await.expect("listings are changed"));
+}
+
+async fn listing(rig: &dyn MarketRig) -> Vec<(i64, Option<i64>, String)> {
+    let entries =
+        view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.expect("a listing can be read");
+    let flat = |entry: ListingEntry| {
+        (entry.product.get(), entry.taken_by.map(|order| order.get()), entry.event_id.into())
+    };
+    entries.into_iter().map(flat).collect()
+}
+
+fn entry(product: i64, taken_by: Option<i64>, event: &str) -> (i64, Option<i64>, String) {
+    (product, taken_by, event.to_owned())
+}
+
+/// A change is a row of its own with all it had, in the order in which it was applied.
+pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn MarketRig) {
+    let changes = [
+        ListingChange { aggregate_seq: 3, at: later(9), ..listing_change(1, 7, Released, "b") },
+        ListingChange { at: later(1), ..listing_change(1, 7, Occupied, "a") },
+    ];
+    change(rig, &changes).await;
+    change(rig, &[listing_change(3, 8, Occupied, "d")]).await;
+    let seen = view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    assert_eq!(seen, changes);
+}
+
+/// The same change of an order under another event is a conflict, and so is the same one again.
+pub async fn a_second_listing_change_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
+    for event in ["a", "b"] {
+        let mut unit = rig.market().begin().await.unwrap();
+        let second = unit.change_listings(&[listing_change(1, 7, Occupied, event)]).await;
+        assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
+    }
+    let mut unit = rig.market().begin().await.unwrap();
+    let twice = [listing_change(2, 8, Released, "c"), listing_change(2, 8, Released, "d")];
+    let both = unit.change_listings(&twice).await;
+    assert!(matches!(both, Err(StoreError::Conflict { .. })), "{both:?}");
+    drop(unit);
+    change(rig, &[listing_change(1, 7, Released, "e")]).await;
+    assert_eq!(view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 2);
+}
+
+/// A task is read back with all it had.
+pub async fn shipment_tasks_are_read_back_as_they_were_opened(rig: &dyn MarketRig) {
+    let task = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
+    in_unit!(rig, |unit| {
+        unit.open_shipments(&[task.clone(), shipment_task(8, "c")]).await.unwrap();
+        unit.open_shipments(&[]).await.unwrap();
+    });
+    let seen = view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap();
+    assert_eq!(seen, [task]);
+}
+
+/// An order has one shipment task, whatever event opens it.
+pub async fn a_second_shipment_task_of_an_order_conflicts(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| unit.open_shipments(&[shipment_task(7, "a")]).await.unwrap());
+    for event in ["a", "b"] {
+        let mut unit = rig.market().begin().await.unwrap();
+        let second = unit.open_shipments(&[shipment_task(7, event)]).await;
+        assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
+    }
+    assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 1);
+}
+
+/// The effects of orders are found by their kind and tenant, each with its fact and its event.
+pub async fn effects_are_found_by_their_orders(rig: &dyn MarketRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 7, Released, "b")]).await;
+    change(rig, &[ListingChange { tenant: tenant(2), ..listing_change(1, 7, Occupied, "c") }]).await;
+    in_unit!(rig, |unit| {
+        unit.open_shipments(&[shipment_task(7, "d"), shipment_task(9, "e")]).await.unwrap();
+        let seller = Notification { side: Seller, ..notification(7, 20, "f") };
+        unit.notify(&[notification(7, 10, "f"), seller]).await.unwrap();
+        unit.change_credit(&[credit_change(10, 8, CreditStep::Completed, "g")]).await.unwrap();
+    });
+    let mut view = view(rig).await;
+    let orders = [order_id(7), order_id(8), order_id(9), order_id(9)];
+    let mut found = Vec::new();
+    for kind in EffectKind::ALL {
+        let mut effects = view.effects_of(kind, TenantId::DEFAULT, &orders).await.unwrap();
+        effects.sort();
+        effects.dedup();
+        found.extend(effects.into_iter().map(|it| (kind, it.order.get(), it.fact, it.event_id.to_string())));
+    }
+    let expected = [
+        (EffectKind::ListingChange, 7, "OCCUPIED", "a"),
+        (EffectKind::ListingChange, 7, "RELEASED", "b"),
+        (EffectKind::Shipment, 7, "SHIPMENT", "d"),
+        (EffectKind::Shipment, 9, "SHIPMENT", "e"),
+        (EffectKind::Notification, 7, "shipped:buyer", "f"),
+        (EffectKind::Notification, 7, "shipped:seller", "f"),
+        (EffectKind::CreditChange, 8, "COMPLETED", "g"),
+    ];
+    let expected =
+        expected.map(|(kind, order, fact, event)| (kind, order, fact.to_owned(), event.to_owned()));
+    assert_eq!(found, expected);
+    assert_eq!(view.effects_of(EffectKind::Shipment, tenant(2), &orders).await.unwrap(), []);
+    assert_eq!(view.effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[]).await.unwrap(), []);
+}
+
+/// Among the newest effects, those are found whose order is not there in their tenant.
+pub async fn effects_without_an_order_are_found(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| {
+        unit.insert_order(&order(7)).await.unwrap();
+        unit.open_shipments(&[shipment_task(7, "a"), shipment_task(8, "b"), shipment_task(9, "c")])
+            .await
+            .unwrap();
+        let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(7, "d") };
+        unit.open_shipments(&[foreign]).await.unwrap();
+    });
+    let mut view = view(rig).await;
+    let mut events = async |tenant, newest| -> Vec<String> {
+        let found = view.effects_without_order(EffectKind::Shipment, tenant, newest).await.unwrap();
+        found.into_iter().map(|effect| effect.event_id.into()).collect()
+    };
+    assert_eq!(events(None, 100).await, ["d", "c", "b"]);
+    assert_eq!(events(Some(TenantId::DEFAULT), 100).await, ["c", "b"]);
+    assert_eq!(events(None, 2).await, ["d", "c"]);
+}
+
+/// `Occupied` sets the order that has the product, whoever had it before.
+pub async fn an_occupied_product_is_taken_by_its_order(rig: &dyn MarketRig) {
+    change(rig, &[ListingChange { at: later(4), ..listing_change(1, 7, Occupied, "a") }]).await;
+    assert_eq!(listing(rig).await, [entry(1, Some(7), "a")]);
+    let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
+    assert_eq!(entries[0].update_time, later(4));
+    change(rig, &[listing_change(1, 8, Occupied, "b")]).await;
+    assert_eq!(listing(rig).await, [entry(1, Some(8), "b")]);
+}
+
+/// `Released` frees the product if that order still has it there.
+pub async fn a_released_product_is_free(rig: &dyn MarketRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
+    change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "b") }]).await;
+    let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
+    let free = ListingEntry {
+        product: product_id(1),
+        taken_by: None,
+        event_id: event_id("b"),
+        update_time: later(5),
+    };
+    assert_eq!(entries, [free]);
+}
+
+/// A release that comes late leaves the product to the order that has it now.
+pub async fn a_release_by_an_order_that_has_it_no_more_changes_nothing(rig: &dyn MarketRig) {
+    change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 8, Occupied, "b")]).await;
+    change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "c") }]).await;
+    let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
+    let kept = ListingEntry {
+        product: product_id(1),
+        taken_by: Some(order_id(8)),
+        event_id: event_id("b"),
+        update_time: start(),
+    };
+    assert_eq!(entries, [kept]);
+    assert_eq!(
+        view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(),
+        2,
+        "it shows"
+    );
+}
+
+/// Changes of one call are applied in the order given.
+pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn MarketRig) {
+    change(
+        rig,
+        &[
+            listing_change(1, 7, Occupied, "a"),
+            listing_change(1, 7, Released, "b"),
+            listing_change(1, 8, Occupied, "c"),
+            listing_change(2, 9, Occupied, "d"),
+            listing_change(2, 9, Released, "e"),
+        ],
+    )
+    .await;
+    change(rig, &[]).await;
+    assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
+}
+
+/// Events of different orders come in any order, and one that is replayed comes last: a product is taken by the order
+/// that occupied and never released it, or free.
+pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dyn MarketRig) {
+    let changes = |product: i64| {
+        [
+            listing_change(product, product * 10 + 7, Occupied, &format!("a-{product}")),
+            listing_change(product, product * 10 + 7, Released, &format!("b-{product}")),
+            listing_change(product, product * 10 + 8, Occupied, &format!("c-{product}")),
+        ]
+    };
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (product, order) in (1..).zip(orders) {
+        for place in order {
+            change(rig, &[changes(product)[place].clone()]).await;
+        }
+        // And in one call, with the rest of another.
+        let product = product + 10;
+        let [first, second, third] = order.map(|place| changes(product)[place].clone());
+        change(rig, &[first, second]).await;
+        change(rig, &[third]).await;
+    }
+    for (product, taken_by, event) in listing(rig).await {
+        assert_eq!((taken_by, event), (Some(product * 10 + 8), format!("c-{product}")), "product {product}");
+    }
+    let late = [listing_change(30, 9, Released, "d"), listing_change(30, 9, Occupied, "e")];
+    for late in late {
+        change(rig, &[late]).await;
+    }
+    assert_eq!(listing(rig).await.last(), Some(&entry(30, None, "d")), "one that was released takes nothing");
+}
+
+/// Units that change one listing at the same time: also where it has no row yet, none forgets what the other did.
+pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn MarketRig) {
+    async fn attempt(store: &MarketStore, changes: &[ListingChange]) -> Result<(), StoreError> {
+        let mut unit = store.begin().await?;
+        unit.change_listings(changes).await?;
+        unit.commit().await
+    }
+    const ROUNDS: i64 = 8;
+    for product in 1..=ROUNDS {
+        let over = [
+            listing_change(product, product * 10 + 7, Occupied, &format!("a-{product}")),
+            listing_change(product, product * 10 + 7, Released, &format!("b-{product}")),
+        ];
+        let live = [listing_change(product, product * 10 + 8, Occupied, &format!("c-{product}"))];
+        let barrier = Arc::new(Barrier::new(2));
+        let units = [over.to_vec(), live.to_vec()].map(|changes| {
+            let (store, barrier) = (rig.market(), barrier.clone());
+            tokio::spawn(async move {
+                barrier.wait().await;
+                loop {
+                    match attempt(store.as_ref(), &changes).await {
+                        Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                        outcome => return outcome,
+                    }
+                }
+            })
+        });
+        for unit in units {
+            within("a unit", unit).await.expect("no unit panics").expect("every unit changes it");
+        }
+    }
+    for (product, taken_by, event) in listing(rig).await {
+        assert_eq!((taken_by, event), (Some(product * 10 + 8), format!("c-{product}")), "product {product}");
+    }
+}
+
+/// A listing is one seller's in one tenant, by product id; effects of an order are one tenant's.
+pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn MarketRig) {
+    let foreign = ListingChange { tenant: tenant(2), ..listing_change(4, 7, Occupied, "foreign") };
+    let other = ListingChange { seller: user(21), ..listing_change(5, 9, Occupied, "other") };
+    change(
+        rig,
+        &[listing_change(9, 7, Occupied, "b"), listing_change(3, 8, Occupied, "a"), foreign.clone(), other],
+    )
+    .await;
+    in_unit!(rig, |unit| {
+        let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(7, "foreign") };
+        unit.open_shipments(&[foreign]).await.unwrap();
+    });
+    assert_eq!(listing(rig).await, [entry(3, Some(8), "a"), entry(9, Some(7), "b")]);
+    let mut view = view(rig).await;
+    assert_eq!(view.listing_of(tenant(2), user(20)).await.unwrap().len(), 1);
+    assert_eq!(view.listing_of(tenant(2), user(21)).await.unwrap(), []);
+    assert_eq!(view.listing_changes(tenant(2), order_id(7)).await.unwrap(), [foreign]);
+    assert_eq!(view.listing_changes(tenant(1), order_id(7)).await.unwrap().len(), 1);
+    assert_eq!(view.shipment_tasks(tenant(1), order_id(7)).await.unwrap(), []);
+    assert_eq!(view.shipment_tasks(tenant(2), order_id(7)).await.unwrap().len(), 1);
+}
+
+/// A page of a listing runs from the greatest product id down, begins below the one asked for, and is one seller's.
+pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn MarketRig) {
+    let all: Vec<_> = (1..=5).map(|product| listing_change(product, product, Occupied, "a")).collect();
+    change(rig, &all).await;
+    let other = ListingChange { seller: user(21), ..listing_change(9, 9, Occupied, "other") };
+    let foreign = ListingChange { tenant: tenant(2), ..listing_change(8, 7, Occupied, "foreign") };
+    change(rig, &[other, foreign]).await;
+    let page = async |before: Option<i64>, limit| -> Vec<i64> {
+        let mut view = view(rig).await;
+        let before = before.map(product_id);
+        let page = view.listings_page(TenantId::DEFAULT, user(20), before, limit).await.unwrap();
+        page.iter().map(|entry| entry.product.get()).collect()
+    };
+    assert_eq!(page(None, 2).await, [5, 4]);
+    assert_eq!(page(Some(4), 2).await, [3, 2]);
+    assert_eq!(page(Some(2), 2).await, [1]);
+    assert_eq!(page(Some(1), 2).await, Vec::<i64>::new());
+}
+
+/// A page of shipment tasks is of one user on one side, newest first, and begins below the number asked for.
+pub async fn pages_of_shipments_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
+    let turned = NewShipmentTask { seller: user(10), buyer: user(20), ..shipment_task(4, "d") };
+    let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(5, "e") };
+    let tasks = [shipment_task(1, "a"), shipment_task(2, "b"), shipment_task(3, "c"), turned, foreign];
+    in_unit!(rig, |unit| unit.open_shipments(&tasks).await.unwrap());
+    let page = async |who: i64, side, before, limit| -> (Vec<i64>, Option<i64>) {
+        let mut view = view(rig).await;
+        let page = view.shipments_page(TenantId::DEFAULT, user(who), side, before, limit).await.unwrap();
+        (page.iter().map(|row| row.effect.order.get()).collect(), page.last().map(|row| row.id))
+    };
+    let (first, next) = page(20, Seller, None, 2).await;
+    assert_eq!(first, [3, 2]);
+    let (second, next) = page(20, Seller, next, 2).await;
+    assert_eq!(second, [1]);
+    assert_eq!(page(20, Seller, next, 2).await, (Vec::new(), None));
+    assert_eq!(page(20, Buyer, None, 9).await.0, [4]);
+    assert_eq!(page(10, Buyer, None, 9).await.0, [3, 2, 1]);
+    let mut view = view(rig).await;
+    let page = view.shipments_page(tenant(2), user(20), Seller, None, 9).await.unwrap();
+    assert_eq!(page.iter().map(|row| &row.effect).collect::<Vec<_>>(), [&tasks[4]]);
+}

@@ -1,0 +1,106 @@
+//! Units in which the write of a row failed.
+
+use handover_application::ports::Work;
+use handover_contract::samples::{event, event_id};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+use handover_domain::{Order, PaymentStatus, Product};
+use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
+
+use super::units::write_rows;
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{order, payment, product, product_id, settled};
+
+/// Every way in which a write of a row can fail for a taken key.
+const FAILURES: [&str; 4] = ["product", "order", "payment", "gateway transaction"];
+
+async fn fail_by(what: &str, unit: &mut Work) -> Result<(), StoreError> {
+    match what {
+        "product" => unit.insert_product(&product(1)).await,
+        "order" => unit.insert_order(&order(1)).await,
+        "payment" => unit.insert_payment(&payment(9, 1)).await,
+        _ => {
+            unit.insert_payment(&payment(3, 3)).await?;
+            let taken = settled(&payment(3, 3), PaymentStatus::Failed, "taken");
+            unit.advance_payment(&taken).await.map(|_| ())
+        }
+    }
+}
+
+async fn take_every_key(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| {
+        write_rows(unit.as_mut()).await;
+        unit.insert_payment(&payment(2, 2)).await.unwrap();
+        let taken = settled(&payment(2, 2), PaymentStatus::Success, "taken");
+        changes_one(unit.advance_payment(&taken).await);
+    });
+}
+
+/// Asserts that neither the product nor the event of a unit in which something failed is there.
+async fn nothing_of_it(rig: &dyn MarketRig, id: i64, what: &str) {
+    let mut view = view(rig).await;
+    let product = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
+    assert_eq!(product, None, "after a failed {what}");
+    let events = view.outbox_view().outbox_by_event(&[event_id("lost")]).await.unwrap();
+    assert_eq!(events, [], "after a failed {what}");
+}
+
+/// After a write failed, commit reports no success, and neither rows nor events of the unit are there.
+pub async fn after_a_failed_write_of_a_row_nothing_can_be_committed(rig: &dyn MarketRig) {
+    take_every_key(rig).await;
+    for (n, what) in FAILURES.into_iter().enumerate() {
+        let id = 50 + n as i64;
+        let mut unit = begin(rig).await;
+        unit.insert_product(&product(id)).await.unwrap();
+        unit.outbox().append(&[event("lost", id, 1)]).await.unwrap();
+        is_conflict(fail_by(what, unit.as_mut()).await);
+        let committed = unit.commit().await;
+        assert!(committed.is_err(), "commit reports success after a failed {what}");
+        assert!(
+            !matches!(committed, Err(StoreError::CommitUnknown(_))),
+            "a unit that cannot be committed has a known outcome, after a failed {what}"
+        );
+        nothing_of_it(rig, id, what).await;
+    }
+}
+
+/// Writing on after a failed write saves nothing.
+pub async fn statements_after_a_failed_write_of_a_row_are_lost_as_well(rig: &dyn MarketRig) {
+    take_every_key(rig).await;
+    for (n, what) in FAILURES.into_iter().enumerate() {
+        let id = 50 + n as i64;
+        let mut unit = begin(rig).await;
+        is_conflict(fail_by(what, unit.as_mut()).await);
+        // They may be refused, or be written and undone; they must not be kept.
+        drop(unit.insert_product(&product(id)).await);
+        drop(unit.outbox().append(&[event("lost", id, 1)]).await);
+        assert!(unit.commit().await.is_err(), "commit reports success after a failed {what}");
+        nothing_of_it(rig, id, what).await;
+    }
+}
+
+/// A failed unit is the only one that fails.
+pub async fn a_failed_write_of_a_row_leaves_later_units_working(rig: &dyn MarketRig) {
+    take_every_key(rig).await;
+    for (n, what) in FAILURES.into_iter().enumerate() {
+        let id = 50 + n as i64;
+        let mut unit = begin(rig).await;
+        is_conflict(fail_by(what, unit.as_mut()).await);
+        drop(unit);
+        in_unit!(rig, |unit| unit.insert_product(&product(id)).await.unwrap());
+        let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
+        assert!(seen.is_some(), "after a failed {what}");
+    }
+}
+
+/// An advance that changes nothing is an answer, not a failure: the unit can be committed.
+pub async fn an_advance_that_changes_nothing_is_no_failure(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| {
+        unit.insert_product(&product(1)).await.unwrap();
+        changes_none(unit.advance_product(&Product { version: 9, ..product(1) }).await);
+        changes_none(unit.advance_order(&Order { version: 9, ..order(1) }).await);
+        let absent = settled(&payment(1, 1), PaymentStatus::Failed, "t");
+        changes_none(unit.advance_payment(&absent).await);
+    });
+    assert!(view(rig).await.product_by_id(TenantId::DEFAULT, product_id(1)).await.unwrap().is_some());
+}

@@ -1,0 +1,143 @@
+//! Blocks of ids.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use handover_application::ports::{IdKind, IdState};
+use handover_contract::samples::tenant;
+use handover_contract::within;
+use handover_domain::{Coupon, Order, Payment, Product, Refund};
+use handover_outbox::ports::StoreError;
+use tokio::sync::Barrier;
+
+use super::{MarketRig, begin, in_unit};
+use crate::samples::{coupon, order, payment, product, refund};
+
+async fn take(rig: &dyn MarketRig, kind: IdKind, size: u32) -> i64 {
+    in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("a block is reserved"))
+}
+
+/// The first id of all is 1, of every kind.
+pub async fn the_first_id_of_all_is_one(rig: &dyn MarketRig) {
+    for kind in [IdKind::Product, IdKind::Order, IdKind::Payment] {
+        assert_eq!(take(rig, kind, 5).await, 1, "{kind:?}");
+    }
+}
+
+/// A block is `size` ids in a row: the next begins after its last.
+pub async fn a_block_begins_after_the_last_of_the_one_before(rig: &dyn MarketRig) {
+    let mut free = 1;
+    for size in [1, 100, 7, 1, 1000] {
+        let first = take(rig, IdKind::Order, size).await;
+        assert!(first >= free, "{first} was handed out before");
+        free = first + i64::from(size);
+    }
+}
+
+/// Two blocks of one unit do not overlap either.
+pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
+    let (first, second) = in_unit!(rig, |unit| {
+        let first = unit.take_id_block(IdKind::Order, 10).await.unwrap();
+        (first, unit.take_id_block(IdKind::Order, 10).await.unwrap())
+    });
+    assert!(second >= first + 10, "{first} and {second}");
+    assert!(take(rig, IdKind::Order, 10).await >= second + 10);
+}
+
+/// A dropped unit may leave a gap, but never an id that is handed out twice.
+pub async fn a_dropped_unit_hands_out_nothing_twice(rig: &dyn MarketRig) {
+    let first = take(rig, IdKind::Order, 10).await;
+    let mut unit = begin(rig).await;
+    unit.take_id_block(IdKind::Order, 10).await.unwrap();
+    drop(unit);
+    let second = take(rig, IdKind::Order, 10).await;
+    assert!(second >= first + 10);
+    assert!(take(rig, IdKind::Order, 10).await >= second + 10);
+}
+
+/// A block that is raised begins at the id that was named, or where it would have begun if that is higher.
+pub async fn a_raised_block_begins_there_or_above_and_never_lower(rig: &dyn MarketRig) {
+    for kind in IdKind::ALL {
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("a block is raised"));
+        assert_eq!(take(rig, kind, 10).await, 500, "{kind:?}");
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("nothing is to be raised"));
+        assert!(take(rig, kind, 10).await >= 510, "{kind:?}");
+    }
+}
+
+/// Before the first block the next id is 1 and the largest 0.
+pub async fn the_ids_of_a_kind_stand_where_blocks_and_rows_say(rig: &dyn MarketRig) {
+    let state = async |kind| rig.market().view().await.unwrap().id_state(kind).await.unwrap();
+    for kind in IdKind::ALL {
+        assert_eq!(state(kind).await, IdState { next: 1, largest: 0 }, "{kind:?}");
+    }
+    insert_one_of_each(rig, 40).await;
+    for kind in IdKind::ALL {
+        let found = state(kind).await;
+        assert_eq!((found, found.is_behind()), (IdState { next: 1, largest: 40 }, true), "{kind:?}");
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 41).await.expect("a block is raised"));
+        let raised = state(kind).await;
+        assert_eq!((raised, raised.is_behind()), (IdState { next: 41, largest: 40 }, false), "{kind:?}");
+    }
+}
+
+/// An id is taken in all tenants by a row of one.
+pub async fn an_id_is_taken_by_a_row_of_any_tenant(rig: &dyn MarketRig) {
+    insert_one_of_each(rig, 40).await;
+    let mut view = rig.market().view().await.unwrap();
+    for kind in IdKind::ALL {
+        assert!(view.id_is_taken(kind, 40).await.unwrap(), "{kind:?}");
+        assert!(!view.id_is_taken(kind, 41).await.unwrap(), "{kind:?}");
+    }
+}
+
+/// A row of each kind with this id, of another tenant than the usual one.
+async fn insert_one_of_each(rig: &dyn MarketRig, id: i64) {
+    let tenant = tenant(2);
+    in_unit!(rig, |unit| {
+        unit.insert_product(&Product { tenant, ..product(id) }).await.unwrap();
+        unit.insert_order(&Order { tenant, ..order(id) }).await.unwrap();
+        unit.insert_payment(&Payment { tenant, ..payment(id, id) }).await.unwrap();
+        unit.insert_refund(&Refund { tenant, ..refund(id, id) }).await.unwrap();
+        unit.insert_coupon(&Coupon { tenant, ..coupon(id) }).await.unwrap();
+    });
+}
+
+/// Sixteen processes that take blocks at once never get an id that another has.
+pub async fn blocks_taken_at_once_do_not_overlap(rig: &dyn MarketRig) {
+    const TAKERS: usize = 16;
+    const BLOCKS: usize = 4;
+    let barrier = Arc::new(Barrier::new(TAKERS));
+    let takers: Vec<_> = (0..TAKERS)
+        .map(|n| {
+            let (store, barrier) = (rig.market(), barrier.clone());
+            let size: u32 = [1, 2, 3, 4, 5][n % 5];
+            tokio::spawn(async move {
+                let mut ids = Vec::new();
+                barrier.wait().await;
+                while ids.len() < BLOCKS * size as usize {
+                    let taken: Result<i64, StoreError> = async {
+                        let mut unit = store.begin().await?;
+                        let first = unit.take_id_block(IdKind::Order, size).await?;
+                        unit.commit().await?;
+                        Ok(first)
+                    }
+                    .await;
+                    match taken {
+                        Ok(first) => ids.extend(first..first + i64::from(size)),
+                        Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                ids
+            })
+        })
+        .collect();
+    let mut all = BTreeSet::new();
+    for taker in takers {
+        for id in within("a taker", taker).await.expect("no taker panics") {
+            assert!(all.insert(id), "{id} was handed out twice");
+        }
+    }
+    assert!(all.first().is_some_and(|first| *first >= 1));
+}

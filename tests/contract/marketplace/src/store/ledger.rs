@@ -1,0 +1,387 @@
+//! The ledger: operations under their keys, and their entries.
+
+use chrono::TimeDelta;
+use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
+use handover_contract::racing::{one_succeeded, race};
+use handover_contract::samples::{event_id, later, start, tenant};
+use handover_contract::work::is_conflict;
+use handover_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
+use handover_events::{MAX_ID, TenantId};
+use handover_outbox::ports::{Numbered, StoreError};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{
+    balance, coupon_id, deposit, entry, grant, operation, operation_key, order_id, refund_id, user,
+};
+
+use Purse::{Points, Wallet};
+
+async fn post(rig: &dyn MarketRig, postings: &[Posting]) {
+    in_unit!(rig, |unit| unit.post(postings).await.expect("operations are posted"));
+}
+
+async fn put(rig: &dyn MarketRig, balances: &[Balance]) {
+    in_unit!(rig, |unit| {
+        for balance in balances {
+            let users = [(balance.tenant, balance.user)];
+            unit.lock_balances(balance.purse, &users, start()).await.expect("a balance is locked");
+        }
+        unit.put_balances(balances).await.expect("balances are written");
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, key: &str) -> Option<AssetOperation> {
+    let keys = [operation_key(key)];
+    let mut view = view(rig).await;
+    view.operations_by_key(TenantId::DEFAULT, &keys).await.expect("operations can be read").pop()
+}
+
+async fn page(
+    rig: &dyn MarketRig,
+    of: i64,
+    purse: Purse,
+    before: Option<i64>,
+    limit: u32,
+) -> Vec<Numbered<LedgerEntry>> {
+    let mut view = view(rig).await;
+    view.entries_page(TenantId::DEFAULT, user(of), purse, before, limit).await.expect("entries can be read")
+}
+
+async fn flaws(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerFlaw> {
+    view(rig).await.ledger_flaws(of.map(tenant), limit).await.expect("the ledger can be checked")
+}
+
+fn keys(operations: &[AssetOperation]) -> Vec<&str> {
+    operations.iter().map(|operation| operation.key.as_str()).collect()
+}
+
+fn amounts(entries: &[Numbered<LedgerEntry>]) -> Vec<i64> {
+    entries.iter().map(|entry| entry.effect.entry.amount).collect()
+}
+
+/// An operation without entries.
+fn bare(operation: AssetOperation) -> Posting {
+    Posting { operation, entries: Vec::new() }
+}
+
+/// An operation comes back as it was, of every kind and asset, with everything optional there and not there.
+pub async fn an_operation_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let mut written: Vec<AssetOperation> =
+        OperationKind::ALL.iter().map(|kind| AssetOperation { kind: *kind, ..operation("k") }).collect();
+    written.extend(Asset::ALL.iter().map(|asset| AssetOperation { asset: *asset, ..operation("k") }));
+    written.push(AssetOperation {
+        user: user(MAX_ID),
+        order: Some(order_id(MAX_ID)),
+        refund: Some(refund_id(MAX_ID)),
+        coupon: Some(coupon_id(MAX_ID)),
+        amount: MAX_ID,
+        balance_after: Some(MAX_ID),
+        event_id: Some(event_id(&"~".repeat(64))),
+        trace_id: Some("t".repeat(200)),
+        at: later(1) + TimeDelta::microseconds(1),
+        ..operation("k")
+    });
+    written.push(AssetOperation {
+        amount: 0,
+        balance_after: None,
+        event_id: None,
+        trace_id: None,
+        ..operation("k")
+    });
+    written.push(AssetOperation { balance_after: Some(0), ..operation("k") });
+    for (n, mut operation) in written.into_iter().enumerate() {
+        let key = format!("k-{n}");
+        operation.key = operation_key(&key);
+        post(rig, &[bare(operation.clone())]).await;
+        assert_eq!(stored(rig, &key).await, Some(operation));
+    }
+    let longest = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~".repeat(8)[..255].to_owned();
+    post(rig, &[bare(operation(&longest))]).await;
+    assert_eq!(stored(rig, &longest).await, Some(operation(&longest)));
+}
+
+/// Operations are found by their keys, each once, and missing ones left out.
+pub async fn operations_are_found_by_their_keys(rig: &dyn MarketRig) {
+    post(rig, &[deposit("a", 10, 1), deposit("b", 11, 2), deposit("c", 10, 3)]).await;
+    let asked = ["c", "a", "missing", "c"].map(operation_key);
+    let mut view = view(rig).await;
+    let mut seen = view.operations_by_key(TenantId::DEFAULT, &asked).await.unwrap();
+    seen.sort_by(|a, b| a.key.cmp(&b.key));
+    assert_eq!(seen, [deposit("a", 10, 1).operation, deposit("c", 10, 3).operation]);
+    assert_eq!(view.operations_by_key(TenantId::DEFAULT, &[]).await.unwrap(), []);
+}
+
+/// `Key`, `key` and `key` with another sign are different keys, and none is in another's way.
+pub async fn operation_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
+    let similar = ["grant:Key-1", "grant:key-1", "grant:KEY-1", "grant:key_1", "grant:key%1", "grant:key-1%"];
+    for key in similar {
+        assert_eq!(stored(rig, key).await, None, "{key}");
+        post(rig, &[deposit(key, 10, 1)]).await;
+    }
+    for key in similar {
+        assert_eq!(stored(rig, key).await, Some(deposit(key, 10, 1).operation));
+        is_conflict(begin(rig).await.post(&[deposit(key, 10, 1)]).await);
+    }
+}
+
+/// What is tried twice happens once: a taken key is a conflict, whatever else the operation is.
+pub async fn a_taken_operation_key_is_a_conflict(rig: &dyn MarketRig) {
+    post(rig, &[deposit("a", 10, 1)]).await;
+    is_conflict(begin(rig).await.post(&[deposit("a", 10, 1)]).await);
+    is_conflict(begin(rig).await.post(&[deposit("b", 10, 1), grant("a", 11, 2)]).await);
+    is_conflict(begin(rig).await.post(&[bare(AssetOperation { at: later(1), ..operation("a") })]).await);
+    is_conflict(begin(rig).await.post(&[deposit("c", 10, 1), deposit("c", 11, 1)]).await);
+    let mut unit = begin(rig).await;
+    unit.post(&[deposit("d", 10, 1)]).await.unwrap();
+    is_conflict(unit.post(&[deposit("d", 10, 1)]).await);
+    drop(unit);
+    assert_eq!(amounts(&page(rig, 10, Wallet, None, 9).await), [1]);
+    assert_eq!(stored(rig, "b").await, None);
+}
+
+/// A key is unique in its tenant: another has its own, and sees no other's.
+pub async fn operations_are_one_tenants(rig: &dyn MarketRig) {
+    let mut foreign = deposit("a", 10, 7);
+    foreign.operation.tenant = tenant(2);
+    foreign.operation.order = Some(order_id(1));
+    post(rig, &[deposit("a", 10, 1), foreign.clone()]).await;
+    let mut view = view(rig).await;
+    let mut of = async |of: i64| view.operations_by_key(tenant(of), &[operation_key("a")]).await.unwrap();
+    assert_eq!(of(1).await, [deposit("a", 10, 1).operation]);
+    assert_eq!(of(2).await, std::slice::from_ref(&foreign.operation));
+    assert_eq!(of(3).await, []);
+    assert_eq!(view.operations_of(tenant(1), order_id(1)).await.unwrap(), []);
+    assert_eq!(view.operations_of(tenant(2), order_id(1)).await.unwrap(), [foreign.operation.clone()]);
+    let entries = view.entries_page(tenant(2), user(10), Wallet, None, 9).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].effect.operation, foreign.operation);
+    assert_eq!(amounts(&page(rig, 10, Wallet, None, 9).await), [1]);
+}
+
+/// The operations for an order come in the order in which they were posted, whatever their keys and times.
+pub async fn the_operations_of_an_order_come_in_the_order_of_posting(rig: &dyn MarketRig) {
+    let of = |key, order, seconds| {
+        bare(AssetOperation { order: Some(order_id(order)), at: later(seconds), ..operation(key) })
+    };
+    post(rig, &[of("m", 1, 5), of("z", 1, 9), of("b", 2, 1)]).await;
+    post(rig, &[of("a", 1, 9), of("c", 1, 1), bare(operation("n"))]).await;
+    let mut view = view(rig).await;
+    let seen = view.operations_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    assert_eq!(keys(&seen), ["m", "z", "a", "c"]);
+    assert_eq!(seen[2], of("a", 1, 9).operation);
+    assert_eq!(keys(&view.operations_of(TenantId::DEFAULT, order_id(2)).await.unwrap()), ["b"]);
+    assert_eq!(view.operations_of(TenantId::DEFAULT, order_id(3)).await.unwrap(), []);
+}
+
+/// Entries that do not sum to zero, in money and in points, are refused whole.
+pub async fn entries_that_do_not_balance_are_refused(rig: &dyn MarketRig) {
+    let with = |entries| Posting { operation: operation("k"), entries };
+    for unbalanced in [
+        with(vec![entry(Account::Wallet, 10, 5, 5)]),
+        with(vec![Entry::own(Account::Platform, -4), entry(Account::Wallet, 10, 5, 5)]),
+        with(vec![Entry::own(Account::PointsIssued, -5), entry(Account::Wallet, 10, 5, 5)]),
+        with(vec![Entry::own(Account::PointsIssued, -5), entry(Account::Points, 10, 6, 6)]),
+    ] {
+        let refused = begin(rig).await.post(&[deposit("a", 10, 5), unbalanced]).await;
+        assert!(matches!(refused, Err(StoreError::Backend(_))), "{refused:?}");
+    }
+    assert_eq!(page(rig, 10, Wallet, None, 9).await, []);
+    assert_eq!((stored(rig, "a").await, stored(rig, "k").await), (None, None));
+}
+
+/// Entries come back as they were, with their operation, under growing numbers in the order given.
+pub async fn entries_are_read_back_with_their_operation(rig: &dyn MarketRig) {
+    let of_wallet = vec![entry(Account::Wallet, 10, -300, 200), entry(Account::WalletHold, 10, 300, 300)];
+    let greatest = vec![Entry::own(Account::Gateway, -MAX_ID), entry(Account::Wallet, 11, MAX_ID, MAX_ID)];
+    let of_points = vec![
+        entry(Account::PointsDebt, 10, 40, -60),
+        entry(Account::Points, 10, -90, 0),
+        entry(Account::PointsHold, 10, 50, 50),
+    ];
+    let first = Posting { operation: operation("a"), entries: of_wallet.clone() };
+    let second = Posting { operation: operation("b"), entries: of_points.clone() };
+    let third = Posting { operation: operation("c"), entries: greatest.clone() };
+    post(rig, &[first.clone(), second.clone(), third.clone()]).await;
+    for (of, purse, expected, posting) in [
+        (10, Wallet, &of_wallet[..], &first),
+        (11, Wallet, &greatest[1..], &third),
+        (10, Points, &of_points[..], &second),
+    ] {
+        let mut seen = page(rig, of, purse, None, 9).await;
+        seen.reverse();
+        assert!(seen.is_sorted_by(|a, b| a.id < b.id), "numbers grow");
+        let entries: Vec<Entry> = seen.iter().map(|row| row.effect.entry.clone()).collect();
+        assert_eq!(entries, expected);
+        assert!(seen.iter().all(|row| row.effect.operation == posting.operation));
+    }
+    assert_eq!(page(rig, 11, Points, None, 9).await, []);
+    assert_eq!(page(rig, 12, Wallet, None, 9).await, []);
+}
+
+/// Entries are found by the keys of their operations, in one tenant; missing keys are left out.
+pub async fn entries_are_found_by_the_keys_of_their_operations(rig: &dyn MarketRig) {
+    let mut foreign = deposit("a", 10, 7);
+    foreign.operation.tenant = tenant(2);
+    post(rig, &[deposit("a", 10, 1), grant("b", 11, 2), deposit("A", 12, 3), foreign.clone()]).await;
+    let mut view = view(rig).await;
+    let mut of = async |of: i64, keys: &[&str]| {
+        let keys: Vec<_> = keys.iter().map(|key| operation_key(key)).collect();
+        let mut found = view.entries_by_key(tenant(of), &keys).await.unwrap();
+        found.sort_by(|(a, left), (b, right)| (a, left.amount).cmp(&(b, right.amount)));
+        found
+    };
+    let under = |posting: Posting| {
+        let key = posting.operation.key.clone();
+        posting.entries.into_iter().map(move |entry| (key.clone(), entry))
+    };
+    let ours: Vec<_> = under(deposit("a", 10, 1)).chain(under(grant("b", 11, 2))).collect();
+    assert_eq!(of(1, &["b", "missing", "a", "b"]).await, ours);
+    assert_eq!(of(2, &["a", "b", "A"]).await, under(foreign).collect::<Vec<_>>());
+    assert_eq!(of(1, &[]).await, []);
+}
+
+/// Under one key an account has one entry.
+pub async fn a_second_entry_of_an_account_under_one_key_is_a_conflict(rig: &dyn MarketRig) {
+    let mut twice = deposit("a", 10, 5);
+    twice.entries.extend(deposit("a", 11, 6).entries);
+    is_conflict(begin(rig).await.post(&[deposit("b", 10, 5), twice]).await);
+    assert_eq!(page(rig, 10, Wallet, None, 9).await, []);
+}
+
+/// Pages of entries run from the greatest number down and are of one user's purse.
+pub async fn pages_of_entries_run_from_the_greatest_number_down(rig: &dyn MarketRig) {
+    for n in 1..=5 {
+        post(rig, &[deposit(&format!("w{n}"), 10, n), grant(&format!("p{n}"), 10, 10 * n)]).await;
+        post(rig, &[deposit(&format!("x{n}"), 11, 100 * n)]).await;
+    }
+    let all = page(rig, 10, Wallet, None, 100).await;
+    assert_eq!(amounts(&all), [5, 4, 3, 2, 1]);
+    assert_eq!(page(rig, 10, Wallet, None, 2).await, all[..2]);
+    assert_eq!(page(rig, 10, Wallet, Some(all[1].id), 2).await, all[2..4]);
+    assert_eq!(page(rig, 10, Wallet, Some(all[3].id), 2).await, all[4..]);
+    assert_eq!(page(rig, 10, Wallet, Some(all[4].id), 2).await, []);
+    assert_eq!(amounts(&page(rig, 10, Points, None, 3).await), [50, 40, 30]);
+    assert_eq!(amounts(&page(rig, 11, Wallet, None, 1).await), [500]);
+}
+
+/// Every account adds up by itself, in each tenant, in the order of tenants and of accounts.
+pub async fn accounts_are_added_up_for_each_tenant(rig: &dyn MarketRig) {
+    assert_eq!(view(rig).await.account_totals(None).await.unwrap(), []);
+    let mut foreign = grant("a", 10, 7);
+    foreign.operation.tenant = tenant(2);
+    let freeze = Posting {
+        operation: operation("d"),
+        entries: vec![entry(Account::Wallet, 10, -30, 70), entry(Account::WalletHold, 10, 30, 30)],
+    };
+    post(rig, &[foreign, deposit("a", 10, 100), deposit("b", 11, 5), grant("c", 10, 40), freeze]).await;
+    let total = |of, account, total| AccountTotal { tenant: tenant(of), account, total };
+    let ours = [
+        total(1, Account::Wallet, 75),
+        total(1, Account::WalletHold, 30),
+        total(1, Account::Points, 40),
+        total(1, Account::Platform, -105),
+        total(1, Account::PointsIssued, -40),
+    ];
+    let theirs = [total(2, Account::Points, 7), total(2, Account::PointsIssued, -7)];
+    let mut view = view(rig).await;
+    assert_eq!(view.account_totals(Some(tenant(1))).await.unwrap(), ours);
+    assert_eq!(view.account_totals(Some(tenant(2))).await.unwrap(), theirs);
+    assert_eq!(view.account_totals(Some(tenant(3))).await.unwrap(), []);
+    assert_eq!(view.account_totals(None).await.unwrap(), [&ours[..], &theirs[..]].concat());
+}
+
+/// A ledger whose balances are what their entries say has no flaws, also where something is held or owed.
+pub async fn a_sound_ledger_has_no_flaws(rig: &dyn MarketRig) {
+    assert_eq!(flaws(rig, None, 9).await, []);
+    let mut moves = Vec::new();
+    for purse in [Wallet, Points] {
+        let own = if purse == Wallet { Account::Platform } else { Account::PointsIssued };
+        let nothing = Balance::empty(TenantId::DEFAULT, user(10), purse, start());
+        let (received, first) = nothing.receive(100, own, start()).unwrap();
+        let (frozen, second) = received.freeze(30, start()).unwrap();
+        let (now, third) = frozen.commit(10, start()).unwrap();
+        moves.extend([first, second, third]);
+        put(rig, &[now]).await;
+    }
+    let spent = Balance::empty(TenantId::DEFAULT, user(11), Points, start());
+    let (owing, taken) = spent.take_back(5, start()).unwrap();
+    moves.push(taken);
+    put(rig, &[owing, balance(12, Wallet, 0)]).await;
+    let postings: Vec<Posting> = (moves.into_iter().enumerate())
+        .map(|(n, entries)| Posting { operation: operation(&format!("k{n}")), entries })
+        .collect();
+    post(rig, &postings).await;
+    assert_eq!(flaws(rig, None, 9).await, []);
+    assert_eq!(flaws(rig, Some(1), 9).await, []);
+}
+
+/// A balance that is not what its entries say is told, account by account, those of each user together; a debt is
+/// negative.
+pub async fn a_balance_that_its_entries_do_not_say_is_a_flaw(rig: &dyn MarketRig) {
+    let mut foreign = deposit("a", 10, 7);
+    foreign.operation.tenant = tenant(2);
+    post(rig, &[deposit("a", 10, 100), grant("b", 10, 40), deposit("c", 12, 5), foreign]).await;
+    let points = Balance { frozen: 2, debt: 3, ..balance(10, Points, 0) };
+    put(
+        rig,
+        &[
+            Balance { frozen: 1, ..balance(10, Wallet, 99) },
+            points,
+            balance(11, Wallet, 4),
+            Balance { tenant: tenant(2), ..balance(10, Wallet, 8) },
+        ],
+    )
+    .await;
+    let drifted = |of, who, account, balance, entries| LedgerFlaw::Drifted {
+        tenant: tenant(of),
+        user: user(who),
+        account,
+        balance,
+        entries,
+    };
+    let ours = [
+        drifted(1, 10, Account::Wallet, 99, 100),
+        drifted(1, 10, Account::WalletHold, 1, 0),
+        drifted(1, 10, Account::Points, 0, 40),
+        drifted(1, 10, Account::PointsHold, 2, 0),
+        drifted(1, 10, Account::PointsDebt, -3, 0),
+        drifted(1, 11, Account::Wallet, 4, 0),
+        drifted(1, 12, Account::Wallet, 0, 5),
+    ];
+    let theirs = [drifted(2, 10, Account::Wallet, 8, 7)];
+    assert_eq!(flaws(rig, Some(1), 99).await, ours);
+    assert_eq!(flaws(rig, Some(2), 99).await, theirs);
+    assert_eq!(flaws(rig, Some(3), 99).await, []);
+    assert_eq!(flaws(rig, None, 99).await, [&ours[..], &theirs[..]].concat());
+    assert_eq!(flaws(rig, None, 2).await, ours[..2]);
+    let mended = Balance { version: 2, ..balance(10, Wallet, 100) };
+    put(rig, &[mended]).await;
+    assert_eq!(flaws(rig, Some(1), 99).await, ours[2..]);
+}
+
+/// A great batch of operations is posted whole and found again.
+pub async fn a_great_batch_of_operations_is_posted_whole(rig: &dyn MarketRig) {
+    let all: Vec<Posting> = (1..=700).map(|n| deposit(&format!("k{n}"), 1 + n % 7, n)).collect();
+    post(rig, &all).await;
+    post(rig, &[]).await;
+    let asked: Vec<_> = all.iter().map(|posting| posting.operation.key.clone()).collect();
+    let mut seen = view(rig).await.operations_by_key(TenantId::DEFAULT, &asked).await.unwrap();
+    seen.sort_by_key(|operation| operation.amount);
+    let expected: Vec<_> = all.into_iter().map(|posting| posting.operation).collect();
+    assert_eq!(seen, expected);
+    let entries = page(rig, 1, Wallet, None, 1_000).await;
+    assert_eq!(amounts(&entries), (1..=100).rev().map(|n| 7 * n).collect::<Vec<_>>());
+}
+
+/// Of units that post one key, one does, and what goes with it happens once.
+pub async fn of_units_that_post_one_key_exactly_one_does(rig: &dyn MarketRig) {
+    let outcomes = race(&rig.market(), |unit, n| {
+        Box::pin(async move {
+            let own = format!("own-{n}");
+            unit.post(&[deposit(&own, 10, 1 + n as i64), deposit("shared", 10, 1_000)]).await
+        })
+    })
+    .await;
+    let winner = one_succeeded(outcomes);
+    assert_eq!(amounts(&page(rig, 10, Wallet, None, 99).await), [1_000, 1 + winner as i64]);
+}

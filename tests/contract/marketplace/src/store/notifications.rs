@@ -1,0 +1,90 @@
+//! Notifications: each party is notified once of each status of an order.
+
+use handover_application::ports::{Notification, OrderSide};
+use handover_contract::samples::{later, tenant};
+use handover_domain::OrderStatus;
+use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
+
+use super::{MarketRig, in_unit, view};
+use crate::samples::{notification, order_id, user};
+
+async fn notify(rig: &dyn MarketRig, notifications: &[Notification]) {
+    in_unit!(rig, |unit| unit.notify(notifications).await.expect("somebody is told"));
+}
+
+async fn about(rig: &dyn MarketRig, order: i64) -> Vec<Notification> {
+    view(rig).await.notifications_about(TenantId::DEFAULT, order_id(order)).await.unwrap()
+}
+
+/// The events of a page, and the number that the next one begins below.
+async fn page(
+    rig: &dyn MarketRig,
+    recipient: i64,
+    before: Option<i64>,
+    limit: u32,
+) -> (Vec<String>, Option<i64>) {
+    let mut view = view(rig).await;
+    let page = view.notifications_page(TenantId::DEFAULT, user(recipient), before, limit).await.unwrap();
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    (page.iter().map(|row| row.effect.event_id.to_string()).collect(), page.last().map(|row| row.id))
+}
+
+/// A notification is a row of its own with all it had, in the order written.
+pub async fn notifications_are_read_back_in_the_order_written(rig: &dyn MarketRig) {
+    let first = Notification {
+        aggregate_seq: 9,
+        old_status: OrderStatus::Shipped,
+        new_status: OrderStatus::Completed,
+        changed_at: later(3),
+        at: later(9),
+        ..notification(7, 10, "b")
+    };
+    let second = Notification { side: OrderSide::Seller, ..notification(7, 20, "b") };
+    let third = notification(7, 10, "a");
+    notify(rig, &[first.clone(), second.clone(), third.clone(), notification(8, 10, "c")]).await;
+    notify(rig, &[]).await;
+    assert_eq!(about(rig, 7).await, [first, second, third]);
+}
+
+/// A second notification of the same party of the same status is a conflict, whatever event causes it.
+pub async fn a_second_notification_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
+    notify(rig, &[notification(7, 10, "a")]).await;
+    for event in ["a", "b"] {
+        let mut unit = rig.market().begin().await.unwrap();
+        let second = unit.notify(&[notification(7, 10, event)]).await;
+        assert!(matches!(second, Err(StoreError::Conflict { .. })), "{event}: {second:?}");
+    }
+    let seller = Notification { side: OrderSide::Seller, ..notification(7, 20, "a") };
+    notify(rig, &[seller]).await;
+    assert_eq!(about(rig, 7).await.len(), 2);
+}
+
+/// A page shows the newest first, begins below the number asked for, and leaves out nobody's but the user's.
+pub async fn pages_of_notifications_run_from_the_newest_down(rig: &dyn MarketRig) {
+    for (order, event) in (1..).zip(["a", "b", "c", "d", "e"]) {
+        let seller = Notification { side: OrderSide::Seller, ..notification(order, 20, event) };
+        notify(rig, &[notification(order, 10, event), seller]).await;
+    }
+    let (first, next) = page(rig, 10, None, 2).await;
+    assert_eq!(first, ["e", "d"]);
+    let (second, next) = page(rig, 10, next, 2).await;
+    assert_eq!(second, ["c", "b"]);
+    let (last, next) = page(rig, 10, next, 2).await;
+    assert_eq!(last, ["a"]);
+    assert_eq!(page(rig, 10, next, 2).await, (Vec::new(), None));
+    assert_eq!(page(rig, 20, None, 100).await.0, ["e", "d", "c", "b", "a"]);
+    assert_eq!(page(rig, 30, None, 100).await.0, Vec::<String>::new());
+}
+
+/// Notifications are one tenant's, also where order and user have the same numbers.
+pub async fn notifications_are_one_tenants(rig: &dyn MarketRig) {
+    let foreign = Notification { tenant: tenant(2), ..notification(7, 10, "foreign") };
+    notify(rig, &[notification(7, 10, "own"), foreign.clone()]).await;
+    assert_eq!(about(rig, 7).await, [notification(7, 10, "own")]);
+    assert_eq!(page(rig, 10, None, 100).await.0, ["own"]);
+    let mut view = view(rig).await;
+    assert_eq!(view.notifications_about(tenant(2), order_id(7)).await.unwrap(), [foreign]);
+    assert_eq!(view.notifications_about(tenant(3), order_id(7)).await.unwrap(), []);
+    assert_eq!(view.notifications_page(tenant(2), user(10), None, 9).await.unwrap().len(), 1);
+}

@@ -1,0 +1,288 @@
+//! Orders.
+
+use chrono::TimeDelta;
+use handover_application::ports::OrderSide;
+use handover_contract::samples::{AWKWARD, later, start, tenant};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+use handover_domain::{CancelReason, CouponUse, Money, Order, OrderAssets, OrderStatus, Points, Shipment};
+use handover_events::{MAX_ID, TenantId};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{coupon_id, money, order, order_id, order_moved_to, product_id, refund_id, user};
+
+async fn add(rig: &dyn MarketRig, orders: &[Order]) {
+    in_unit!(rig, |unit| {
+        for order in orders {
+            unit.insert_order(order).await.expect("an order is added");
+        }
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Order> {
+    view(rig).await.order_by_id(TenantId::DEFAULT, order_id(id)).await.expect("an order can be read")
+}
+
+fn numbers(orders: Vec<Order>) -> Vec<i64> {
+    orders.into_iter().map(|order| order.id.get()).collect()
+}
+
+/// An order comes back as it was, in every status and with everything optional there and not there.
+pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let mut written: Vec<Order> =
+        OrderStatus::ALL.iter().map(|status| order_moved_to(&order(1), *status, later(5))).collect();
+    written.extend(CancelReason::ALL.iter().map(|reason| Order { cancel_reason: Some(*reason), ..order(1) }));
+    written.push(Order { shipment: Shipment::new("运".repeat(64), AWKWARD.into()).ok(), ..order(1) });
+    written.push(Order { total: Money::from_minor(MAX_ID).unwrap(), payable: Money::ZERO, ..order(1) });
+    written.push(Order { buyer: user(MAX_ID), seller: user(1), product: product_id(MAX_ID), ..order(1) });
+    let coupon = Some(CouponUse { id: coupon_id(MAX_ID), discount: money(MAX_ID) });
+    let nothing_off = Some(CouponUse { id: coupon_id(1), discount: Money::ZERO });
+    let points = |number: i64| Points::try_from(number).unwrap();
+    for assets in [
+        OrderAssets { coupon, wallet: money(MAX_ID), points: points(MAX_ID) },
+        OrderAssets { coupon: nothing_off, ..OrderAssets::NONE },
+        OrderAssets { wallet: money(1), ..OrderAssets::NONE },
+        OrderAssets { points: points(1), ..OrderAssets::NONE },
+    ] {
+        written.push(Order { assets, ..order(1) });
+    }
+    written.push(Order { refund: Some(refund_id(MAX_ID)), payable: money(1), ..order(1) });
+    for (n, mut order) in written.into_iter().enumerate() {
+        order.id = order_id(n as i64 + 1);
+        add(rig, std::slice::from_ref(&order)).await;
+        assert_eq!(stored(rig, n as i64 + 1).await, Some(order));
+    }
+    add(rig, &[order(MAX_ID)]).await;
+    assert_eq!(stored(rig, MAX_ID).await, Some(order(MAX_ID)));
+    assert_eq!(stored(rig, 999).await, None);
+}
+
+/// A taken id is a conflict, in whichever tenant.
+pub async fn a_taken_order_id_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[order(1)]).await;
+    is_conflict(begin(rig).await.insert_order(&Order { buyer: user(11), ..order(1) }).await);
+    is_conflict(begin(rig).await.insert_order(&Order { tenant: tenant(2), ..order(1) }).await);
+    assert_eq!(stored(rig, 1).await, Some(order(1)));
+}
+
+/// An order is replaced from the version before only, through its whole life.
+pub async fn an_order_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+    let mut now = order(1);
+    add(rig, &[now.clone(), order(2)]).await;
+    for status in [OrderStatus::Paid, OrderStatus::Shipped, OrderStatus::Completed] {
+        let after = order_moved_to(&now, status, later(now.version));
+        in_unit!(rig, |unit| changes_one(unit.advance_order(&after).await));
+        in_unit!(rig, |unit| changes_none(unit.advance_order(&after).await));
+        assert_eq!(stored(rig, 1).await.as_ref(), Some(&after));
+        now = after;
+    }
+    for version in [1, 2, 3, 4, 6] {
+        in_unit!(rig, |unit| changes_none(unit.advance_order(&Order { version, ..order(1) }).await));
+    }
+    in_unit!(rig, |unit| changes_none(unit.advance_order(&Order { version: 2, ..order(3) }).await));
+    assert_eq!(stored(rig, 1).await, Some(now));
+    assert_eq!(stored(rig, 2).await, Some(order(2)), "its neighbour stays as it was");
+    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+}
+
+/// An order is one tenant's: another sees it nowhere and changes nothing.
+pub async fn an_order_is_one_tenants(rig: &dyn MarketRig) {
+    add(rig, &[order(1), Order { tenant: tenant(2), ..order(2) }]).await;
+    let mut view = view(rig).await;
+    assert_eq!(view.order_by_id(tenant(2), order_id(1)).await.unwrap(), None);
+    assert_eq!(view.order_of_party(tenant(2), order_id(1), user(10)).await.unwrap(), None);
+    for side in [OrderSide::Buyer, OrderSide::Seller] {
+        let who = if side == OrderSide::Buyer { user(10) } else { user(20) };
+        assert_eq!(numbers(view.orders_page(tenant(1), who, side, None, None, 10).await.unwrap()), [1]);
+        assert_eq!(numbers(view.orders_page(tenant(2), who, side, None, None, 10).await.unwrap()), [2]);
+    }
+    let foreign = Order { tenant: tenant(2), ..order_moved_to(&order(1), OrderStatus::Paid, later(1)) };
+    in_unit!(rig, |unit| changes_none(unit.advance_order(&foreign).await));
+    assert_eq!(stored(rig, 1).await, Some(order(1)));
+}
+
+/// An order is shown to its buyer and its seller, to nobody else.
+pub async fn an_order_is_its_partys(rig: &dyn MarketRig) {
+    add(rig, &[order(1), Order { buyer: user(30), seller: user(40), ..order(2) }]).await;
+    let mut view = view(rig).await;
+    for (id, who, there) in [
+        (1, 10, true),
+        (1, 20, true),
+        (1, 30, false),
+        (1, 40, false),
+        (2, 30, true),
+        (2, 10, false),
+        (3, 10, false),
+    ] {
+        let seen = view.order_of_party(TenantId::DEFAULT, order_id(id), user(who)).await.unwrap();
+        assert_eq!(seen.is_some(), there, "order {id} for user {who}");
+        assert!(seen.is_none_or(|order| order.id.get() == id));
+    }
+}
+
+/// Pages hold the orders of one user on one side, from the greatest id down.
+pub async fn pages_of_orders_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
+    let swapped = |id| Order { buyer: user(20), seller: user(10), ..order(id) };
+    add(rig, &[order(3), swapped(1), order(10), order(2), swapped(7), Order { buyer: user(11), ..order(8) }])
+        .await;
+    let mut view = view(rig).await;
+    let mut page = async |who: i64, side, before: Option<i64>, limit| {
+        let before = before.map(order_id);
+        numbers(view.orders_page(TenantId::DEFAULT, user(who), side, None, before, limit).await.unwrap())
+    };
+    assert_eq!(page(10, OrderSide::Buyer, None, 2).await, [10, 3]);
+    assert_eq!(page(10, OrderSide::Buyer, Some(3), 2).await, [2]);
+    assert_eq!(page(10, OrderSide::Buyer, Some(2), 2).await, [0; 0]);
+    assert_eq!(page(10, OrderSide::Seller, None, 9).await, [7, 1]);
+    assert_eq!(page(20, OrderSide::Seller, None, 9).await, [10, 8, 3, 2]);
+    assert_eq!(page(30, OrderSide::Buyer, None, 9).await, [0; 0]);
+}
+
+/// A page of one status has that status alone, and as many as asked for.
+pub async fn pages_of_orders_can_be_of_one_status(rig: &dyn MarketRig) {
+    let mut all = Vec::new();
+    for n in 0..18_usize {
+        let status = OrderStatus::ALL[n % OrderStatus::ALL.len()];
+        all.push(Order { id: order_id(n as i64 + 1), ..order_moved_to(&order(1), status, later(1)) });
+    }
+    add(rig, &all).await;
+    let mut view = view(rig).await;
+    for status in OrderStatus::ALL {
+        let page = view
+            .orders_page(TenantId::DEFAULT, user(10), OrderSide::Buyer, Some(*status), None, 2)
+            .await
+            .unwrap();
+        assert_eq!(page.len(), 2);
+        assert!(page.iter().all(|order| order.status == *status));
+    }
+}
+
+/// Overdue is created at or before the deadline, to the microsecond.
+pub async fn an_order_created_at_the_deadline_is_overdue(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    add(
+        rig,
+        &[
+            Order { create_time: start() - micro, ..order(1) },
+            Order { create_time: start(), ..order(2) },
+            Order { create_time: start() + micro, ..order(3) },
+        ],
+    )
+    .await;
+    let overdue = view(rig).await.orders_overdue(start(), 10).await.unwrap();
+    assert_eq!(overdue, [(TenantId::DEFAULT, order_id(1)), (TenantId::DEFAULT, order_id(2))]);
+}
+
+/// Only pending orders are overdue, of every tenant, the oldest first, no more than asked for.
+pub async fn overdue_orders_are_pending_and_come_oldest_first(rig: &dyn MarketRig) {
+    for (n, status) in OrderStatus::ALL.iter().enumerate() {
+        let moved = order_moved_to(&order(1), *status, later(1));
+        add(rig, &[Order { id: order_id(n as i64 + 50), create_time: later(-500), ..moved }]).await;
+    }
+    add(
+        rig,
+        &[
+            Order { create_time: later(-10), ..order(1) },
+            Order { create_time: later(-30), ..order(2) },
+            Order { create_time: later(-20), tenant: tenant(2), ..order(3) },
+        ],
+    )
+    .await;
+    let overdue = view(rig).await.orders_overdue(start(), 10).await.unwrap();
+    let expected = [(1, 50), (1, 2), (2, 3), (1, 1)].map(|(t, id)| (tenant(t), order_id(id)));
+    assert_eq!(overdue, expected);
+    assert_eq!(view(rig).await.orders_overdue(start(), 2).await.unwrap(), expected[..2]);
+}
+
+/// Orders are found by their ids, each once, in one tenant; missing ones are left out.
+pub async fn orders_are_found_by_their_ids_in_one_tenant(rig: &dyn MarketRig) {
+    let foreign = Order { tenant: tenant(2), ..order(3) };
+    let shipped = order_moved_to(&order(2), OrderStatus::Shipped, later(1));
+    add(rig, &[order(1), shipped.clone(), foreign.clone(), order(4)]).await;
+    let mut view = view(rig).await;
+    let mut find = async |of: i64, ids: &[i64]| {
+        let ids: Vec<_> = ids.iter().map(|id| order_id(*id)).collect();
+        let mut found = view.orders_by_id(tenant(of), &ids).await.unwrap();
+        found.sort_by_key(|order| order.id);
+        found
+    };
+    assert_eq!(find(1, &[3, 2, 9, 1, 2]).await, [order(1), shipped]);
+    assert_eq!(find(2, &[1, 2, 3, 4]).await, [foreign]);
+    assert_eq!(find(1, &[]).await, []);
+}
+
+/// A great many orders are found by their ids.
+pub async fn a_great_many_orders_are_found_by_their_ids(rig: &dyn MarketRig) {
+    let all: Vec<Order> = (1..=700).map(order).collect();
+    add(rig, &all).await;
+    let ids: Vec<_> = all.iter().map(|order| order.id).collect();
+    let mut found = view(rig).await.orders_by_id(TenantId::DEFAULT, &ids).await.unwrap();
+    found.sort_by_key(|order| order.id);
+    assert_eq!(found, all);
+}
+
+/// Orders changed in a time: its first moment counts and its last does not, to the microsecond.
+pub async fn orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_last(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    let at = |id, update_time| Order { update_time, ..order(id) };
+    let (since, until) = (start(), later(1));
+    add(rig, &[at(1, since - micro), at(2, since), at(3, until - micro), at(4, until), at(5, until + micro)])
+        .await;
+    let mut view = view(rig).await;
+    for tenant in [None, Some(TenantId::DEFAULT)] {
+        let mut changed =
+            async |since, until| numbers(view.orders_changed(tenant, since, until, None, 9).await.unwrap());
+        assert_eq!(changed(since, until).await, [2, 3]);
+        assert_eq!(changed(since, since).await, [0; 0]);
+        assert_eq!(changed(until, since).await, [0; 0]);
+    }
+}
+
+/// Orders changed come by the time of their last change and their ids, of one tenant or of all; a page goes on after
+/// the last of the one before.
+pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn MarketRig) {
+    let at = |id, seconds| Order { update_time: later(seconds), ..order(id) };
+    let foreign = Order { tenant: tenant(2), ..at(8, 2) };
+    let all = [at(9, 1), at(4, 2), at(5, 2), foreign.clone(), at(10, 2), at(1, 3)];
+    let mut added = all.to_vec();
+    added.reverse();
+    added.swap(0, 2);
+    add(rig, &added).await;
+    let ours: Vec<Order> = all.iter().filter(|order| order.tenant == tenant(1)).cloned().collect();
+    for (of, expected) in [(None, &all[..]), (Some(1), &ours[..]), (Some(2), &[foreign]), (Some(3), &[])] {
+        for limit in 1..=3 {
+            let mut seen: Vec<Order> = Vec::new();
+            loop {
+                let after = seen.last().map(|order| (order.update_time, order.id));
+                let mut view = view(rig).await;
+                let page =
+                    view.orders_changed(of.map(tenant), start(), later(9), after, limit).await.unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                assert!(page.len() <= limit as usize);
+                seen.extend(page);
+                assert!(seen.len() <= expected.len(), "a page begins again");
+            }
+            assert_eq!(seen, expected, "in pages of {limit}");
+        }
+    }
+    let mut view = view(rig).await;
+    let before_all = Some((later(-9), order_id(99)));
+    assert_eq!(view.orders_changed(None, later(2), later(3), before_all, 9).await.unwrap(), all[1..5]);
+    let absent = Some((later(2), order_id(6)));
+    assert_eq!(view.orders_changed(None, start(), later(9), absent, 9).await.unwrap(), all[3..]);
+}
+
+/// An order that changes again is found at its last change alone.
+pub async fn an_order_is_found_at_its_last_change(rig: &dyn MarketRig) {
+    add(rig, &[order(1)]).await;
+    let paid = order_moved_to(&order(1), OrderStatus::Paid, later(5));
+    in_unit!(rig, |unit| {
+        changes_one(unit.advance_order(&paid).await);
+        let seen = unit.orders_changed(None, start(), later(9), None, 9).await.unwrap();
+        assert_eq!(seen, std::slice::from_ref(&paid));
+    });
+    let mut view = view(rig).await;
+    assert_eq!(view.orders_changed(None, start(), later(5), None, 9).await.unwrap(), []);
+    assert_eq!(view.orders_changed(None, later(5), later(9), None, 9).await.unwrap(), [paid]);
+}

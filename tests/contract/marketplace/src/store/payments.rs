@@ -1,0 +1,171 @@
+//! Payments.
+
+use handover_contract::samples::{AWKWARD, tenant};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+use handover_domain::{Money, Order, Payment, PaymentStatus};
+use handover_events::{MAX_ID, TenantId, Trace};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{order, order_id, payment, payment_id, settled};
+
+async fn add(rig: &dyn MarketRig, payments: &[Payment]) {
+    in_unit!(rig, |unit| {
+        for payment in payments {
+            unit.insert_payment(payment).await.expect("a payment is added");
+        }
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Payment> {
+    view(rig).await.payment_by_id(payment_id(id)).await.expect("a payment can be read")
+}
+
+async fn settle(rig: &dyn MarketRig, payment: &Payment, status: PaymentStatus, transaction: &str) -> Payment {
+    let after = settled(payment, status, transaction);
+    in_unit!(rig, |unit| changes_one(unit.advance_payment(&after).await));
+    after
+}
+
+/// A payment comes back as it was.
+pub async fn a_payment_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let greatest = Payment { amount: Money::from_minor(MAX_ID).unwrap(), ..payment(MAX_ID, MAX_ID) };
+    let awkward = Payment { method: AWKWARD.into(), amount: Money::ZERO, ..payment(2, 2) };
+    let plain = payment(1, 1);
+    let untraced = Payment { trace: None, ..payment(4, 4) };
+    let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
+    let traced = Payment { trace: Some(longest), ..payment(5, 5) };
+    let all = [greatest, awkward, plain, untraced, traced];
+    add(rig, &all).await;
+    for written in all {
+        assert_eq!(stored(rig, written.id.get()).await, Some(written));
+    }
+    assert_eq!(stored(rig, 3).await, None);
+}
+
+/// A taken id is a conflict, in whichever tenant.
+pub async fn a_taken_payment_id_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[payment(1, 1)]).await;
+    is_conflict(begin(rig).await.insert_payment(&payment(1, 2)).await);
+    is_conflict(begin(rig).await.insert_payment(&Payment { tenant: tenant(2), ..payment(1, 3) }).await);
+    assert_eq!(stored(rig, 1).await, Some(payment(1, 1)));
+}
+
+/// An order has one payment in `PROCESSING`; another order is no hindrance.
+pub async fn a_second_payment_in_processing_for_an_order_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[payment(1, 1), payment(2, 2)]).await;
+    is_conflict(begin(rig).await.insert_payment(&payment(3, 1)).await);
+    let mut unit = begin(rig).await;
+    unit.insert_payment(&payment(4, 4)).await.unwrap();
+    is_conflict(unit.insert_payment(&payment(5, 4)).await);
+}
+
+/// Once a payment is settled its order may have another.
+pub async fn a_settled_payment_makes_room_for_another(rig: &dyn MarketRig) {
+    add(rig, &[payment(1, 1)]).await;
+    settle(rig, &payment(1, 1), PaymentStatus::Failed, "t1").await;
+    add(rig, &[payment(2, 1)]).await;
+    settle(rig, &payment(2, 1), PaymentStatus::Success, "t2").await;
+    add(rig, &[payment(3, 1)]).await;
+    let open = view(rig).await.payment_in_processing(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    assert_eq!(open, Some(payment(3, 1)));
+}
+
+/// One unit may settle a payment and begin another: the order then has that one in `PROCESSING`.
+pub async fn one_unit_may_settle_a_payment_and_begin_another(rig: &dyn MarketRig) {
+    for (old, new) in [(1, 2), (4, 3)] {
+        let order = old;
+        add(rig, &[payment(old, order)]).await;
+        let done = settled(&payment(old, order), PaymentStatus::Failed, &format!("t{old}"));
+        in_unit!(rig, |unit| {
+            changes_one(unit.advance_payment(&done).await);
+            unit.insert_payment(&payment(new, order)).await.unwrap();
+        });
+        let open = view(rig).await.payment_in_processing(TenantId::DEFAULT, order_id(order)).await.unwrap();
+        assert_eq!(open, Some(payment(new, order)));
+        is_conflict(begin(rig).await.insert_payment(&payment(9, order)).await);
+    }
+}
+
+/// The payment in `PROCESSING` is found by tenant and order, and only while it is in it.
+pub async fn the_payment_in_processing_is_found_while_it_is(rig: &dyn MarketRig) {
+    add(rig, &[payment(1, 1), Payment { tenant: tenant(2), ..payment(2, 2) }]).await;
+    let Order { id: first, .. } = order(1);
+    let mut found = Vec::new();
+    for (tenant, order) in
+        [(tenant(1), first), (tenant(2), first), (tenant(1), order_id(2)), (tenant(2), order_id(2))]
+    {
+        let open = view(rig).await.payment_in_processing(tenant, order).await.unwrap();
+        found.push(open.map(|payment| payment.id.get()));
+    }
+    assert_eq!(found, [Some(1), None, None, Some(2)]);
+    settle(rig, &payment(1, 1), PaymentStatus::Failed, "t1").await;
+    assert_eq!(view(rig).await.payment_in_processing(tenant(1), first).await.unwrap(), None);
+}
+
+/// The gateway knows no tenants: it finds any payment by its id.
+pub async fn a_payment_is_found_by_its_id_in_any_tenant(rig: &dyn MarketRig) {
+    let foreign = Payment { tenant: tenant(2), ..payment(1, 1) };
+    add(rig, std::slice::from_ref(&foreign)).await;
+    assert_eq!(stored(rig, 1).await, Some(foreign));
+}
+
+/// A payment is replaced from the version before only, with transaction and refund mark.
+pub async fn a_payment_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+    add(rig, &[payment(1, 1), payment(2, 2)]).await;
+    let after = Payment { refund_due: true, ..settled(&payment(1, 1), PaymentStatus::Success, AWKWARD) };
+    in_unit!(rig, |unit| changes_one(unit.advance_payment(&after).await));
+    in_unit!(rig, |unit| changes_none(unit.advance_payment(&after).await));
+    assert_eq!(stored(rig, 1).await.as_ref(), Some(&after));
+    for version in [1, 2, 4] {
+        let other = Payment { version, ..settled(&payment(1, 1), PaymentStatus::Failed, "other") };
+        in_unit!(rig, |unit| changes_none(unit.advance_payment(&other).await));
+    }
+    in_unit!(rig, |unit| {
+        changes_none(unit.advance_payment(&settled(&payment(3, 3), PaymentStatus::Failed, "t3")).await);
+    });
+    let foreign = Payment { tenant: tenant(2), ..settled(&payment(2, 2), PaymentStatus::Failed, "t2") };
+    in_unit!(rig, |unit| changes_none(unit.advance_payment(&foreign).await));
+    assert_eq!(stored(rig, 1).await, Some(after));
+    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)), "its neighbour stays as it was");
+    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+}
+
+/// One transaction of the gateway settles one payment, whichever tenant has it.
+pub async fn a_gateway_transaction_of_another_payment_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[payment(1, 1), payment(2, 2), Payment { tenant: tenant(2), ..payment(3, 3) }]).await;
+    settle(rig, &payment(1, 1), PaymentStatus::Success, "t").await;
+    let same = settled(&payment(2, 2), PaymentStatus::Failed, "t");
+    is_conflict(begin(rig).await.advance_payment(&same).await);
+    let foreign = Payment { tenant: tenant(2), ..settled(&payment(3, 3), PaymentStatus::Success, "t") };
+    is_conflict(begin(rig).await.advance_payment(&foreign).await);
+    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)));
+}
+
+/// `Tx-A`, `tx-a` and `tx-a` with a space are three transactions.
+pub async fn gateway_transactions_are_compared_byte_by_byte(rig: &dyn MarketRig) {
+    for (n, transaction) in ["Tx-A", "tx-a", "tx-a ", " tx-a", "tx-á", "ｔｘ-ａ"].into_iter().enumerate()
+    {
+        let id = n as i64 + 1;
+        add(rig, &[payment(id, id)]).await;
+        settle(rig, &payment(id, id), PaymentStatus::Success, transaction).await;
+        assert_eq!(stored(rig, id).await.and_then(|p| p.transaction_id).as_deref(), Some(transaction));
+    }
+}
+
+/// Every payment of an order is told, in the order of ids, whatever became of it; other orders and tenants have others.
+pub async fn the_payments_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRig) {
+    add(rig, &[payment(9, 1)]).await;
+    let first = settle(rig, &payment(9, 1), PaymentStatus::Failed, "t1").await;
+    add(rig, &[payment(3, 1)]).await;
+    let second = settle(rig, &payment(3, 1), PaymentStatus::Success, "t2").await;
+    add(rig, &[payment(12, 1), payment(5, 2)]).await;
+    let foreign = Payment { tenant: tenant(2), ..payment(4, 1) };
+    add(rig, std::slice::from_ref(&foreign)).await;
+    let of = async |of: i64, order: i64| {
+        view(rig).await.payments_of(tenant(of), order_id(order)).await.expect("payments can be read")
+    };
+    assert_eq!(of(1, 1).await, [second, first, payment(12, 1)]);
+    assert_eq!(of(1, 2).await, [payment(5, 2)]);
+    assert_eq!(of(2, 1).await, [foreign]);
+    assert_eq!(of(1, 3).await, []);
+}

@@ -1,0 +1,135 @@
+//! Products.
+
+use handover_contract::samples::{AWKWARD, later, tenant};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+use handover_domain::{Money, Product, ProductAction, ProductStatus};
+use handover_events::{MAX_ID, TenantId};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{product, product_id, title, user};
+
+async fn add(rig: &dyn MarketRig, products: &[Product]) {
+    in_unit!(rig, |unit| {
+        for product in products {
+            unit.insert_product(product).await.expect("a product is added");
+        }
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Product> {
+    view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.expect("a product can be read")
+}
+
+fn numbers(products: Vec<Product>) -> Vec<i64> {
+    products.into_iter().map(|product| product.id.get()).collect()
+}
+
+/// A product comes back as it was, whatever its title, price and ids.
+pub async fn a_product_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let titles =
+        [AWKWARD.to_owned(), "二".repeat(120), "📷".repeat(120), " padded ".into(), "e\u{301}".into()];
+    for (n, text) in titles.iter().enumerate() {
+        let written = Product { title: title(text), ..product(n as i64 + 1) };
+        add(rig, std::slice::from_ref(&written)).await;
+        assert_eq!(stored(rig, n as i64 + 1).await, Some(written));
+    }
+    for (n, status) in ProductStatus::ALL.iter().enumerate() {
+        let written = Product { status: *status, version: 1 + n as i64, ..product(n as i64 + 20) };
+        add(rig, std::slice::from_ref(&written)).await;
+        assert_eq!(stored(rig, n as i64 + 20).await, Some(written));
+    }
+    let greatest = Product {
+        price: Money::from_minor(MAX_ID).unwrap(),
+        seller: user(MAX_ID),
+        create_time: later(-1_000_000_000),
+        ..product(MAX_ID)
+    };
+    add(rig, &[greatest.clone(), Product { price: Money::ZERO, ..product(30) }]).await;
+    assert_eq!(stored(rig, MAX_ID).await, Some(greatest));
+    assert_eq!(stored(rig, 30).await.map(|product| product.price), Some(Money::ZERO));
+    assert_eq!(stored(rig, 31).await, None);
+}
+
+/// A taken id is a conflict, in whichever tenant.
+pub async fn a_taken_product_id_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[product(1)]).await;
+    is_conflict(begin(rig).await.insert_product(&Product { title: title("another"), ..product(1) }).await);
+    is_conflict(begin(rig).await.insert_product(&Product { tenant: tenant(2), ..product(1) }).await);
+    assert_eq!(stored(rig, 1).await, Some(product(1)));
+}
+
+/// A product is replaced from the version before only.
+pub async fn a_product_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+    add(rig, &[product(1), product(2)]).await;
+    let sold = product(1).apply(ProductAction::Occupy, later(1)).unwrap();
+    in_unit!(rig, |unit| changes_one(unit.advance_product(&sold).await));
+    assert_eq!(stored(rig, 1).await.as_ref(), Some(&sold));
+    assert_eq!(stored(rig, 2).await, Some(product(2)), "its neighbour stays as it was");
+    for version in [1, 2, 4] {
+        in_unit!(rig, |unit| changes_none(unit.advance_product(&Product { version, ..product(1) }).await));
+    }
+    in_unit!(rig, |unit| changes_none(unit.advance_product(&Product { version: 2, ..product(3) }).await));
+    assert_eq!(stored(rig, 1).await, Some(sold));
+    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+}
+
+/// Advancing replaces the row, not only its status.
+pub async fn advancing_a_product_replaces_its_row(rig: &dyn MarketRig) {
+    add(rig, &[product(1)]).await;
+    let after = Product {
+        title: title(AWKWARD),
+        price: Money::from_minor(1).unwrap(),
+        status: ProductStatus::OffShelf,
+        version: 2,
+        update_time: later(9),
+        ..product(1)
+    };
+    in_unit!(rig, |unit| changes_one(unit.advance_product(&after).await));
+    assert_eq!(stored(rig, 1).await, Some(after));
+}
+
+/// A product is one tenant's: another sees it nowhere and changes nothing.
+pub async fn a_product_is_one_tenants(rig: &dyn MarketRig) {
+    add(rig, &[product(1), Product { tenant: tenant(2), ..product(2) }]).await;
+    let mut view = view(rig).await;
+    assert_eq!(view.product_by_id(tenant(2), product_id(1)).await.unwrap(), None);
+    assert_eq!(numbers(view.products_page(tenant(1), None, None, 10).await.unwrap()), [1]);
+    assert_eq!(numbers(view.products_page(tenant(2), None, None, 10).await.unwrap()), [2]);
+    assert_eq!(numbers(view.products_page(tenant(3), None, None, 10).await.unwrap()), [0; 0]);
+    let foreign = Product { tenant: tenant(2), version: 2, status: ProductStatus::Sold, ..product(1) };
+    in_unit!(rig, |unit| changes_none(unit.advance_product(&foreign).await));
+    assert_eq!(stored(rig, 1).await, Some(product(1)));
+}
+
+/// Pages run from the greatest id down, each below the last of the one before.
+pub async fn pages_of_products_run_from_the_greatest_id_down(rig: &dyn MarketRig) {
+    add(rig, &[3, 1, 10, 2, 7].map(product)).await;
+    let mut view = view(rig).await;
+    let mut page = async |before: Option<i64>, limit| {
+        numbers(view.products_page(TenantId::DEFAULT, None, before.map(product_id), limit).await.unwrap())
+    };
+    assert_eq!(page(None, 2).await, [10, 7]);
+    assert_eq!(page(Some(7), 2).await, [3, 2]);
+    assert_eq!(page(Some(2), 2).await, [1]);
+    assert_eq!(page(Some(1), 2).await, [0; 0]);
+    assert_eq!(page(Some(9), 2).await, [7, 3], "an id that nobody has is a place as well");
+    assert_eq!(page(None, 100).await, [10, 7, 3, 2, 1]);
+}
+
+/// A page of one status has that status alone, and as many as asked for.
+pub async fn pages_of_products_can_be_of_one_status(rig: &dyn MarketRig) {
+    let all: Vec<_> = (1..=9)
+        .zip(ProductStatus::ALL.iter().cycle())
+        .map(|(id, status)| Product { status: *status, ..product(id) })
+        .collect();
+    add(rig, &all).await;
+    let mut view = view(rig).await;
+    for status in ProductStatus::ALL {
+        let page = view.products_page(TenantId::DEFAULT, Some(*status), None, 2).await.unwrap();
+        assert_eq!(page.len(), 2);
+        assert!(page.iter().all(|product| product.status == *status));
+        let rest =
+            view.products_page(TenantId::DEFAULT, Some(*status), page.last().map(|p| p.id), 2).await.unwrap();
+        assert_eq!(rest.len(), 1);
+    }
+}

@@ -1,0 +1,212 @@
+//! Refunds.
+
+use chrono::TimeDelta;
+use handover_contract::racing::{one_changed, one_succeeded, race};
+use handover_contract::samples::{AWKWARD, later, start, tenant};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+use handover_domain::{Currency, Money, Refund, RefundCause, RefundStatus};
+use handover_events::{MAX_ID, TenantId, Trace};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{money, order_id, refund, refund_id, refund_moved_to};
+
+use RefundStatus::{Failed, Processing, Success};
+
+async fn add(rig: &dyn MarketRig, refunds: &[Refund]) {
+    in_unit!(rig, |unit| {
+        for refund in refunds {
+            unit.insert_refund(refund).await.expect("a refund is added");
+        }
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Refund> {
+    view(rig).await.refund_by_id(refund_id(id)).await.expect("a refund can be read")
+}
+
+async fn settle(rig: &dyn MarketRig, refund: &Refund, status: RefundStatus) -> Refund {
+    let after = refund_moved_to(refund, status);
+    in_unit!(rig, |unit| changes_one(unit.advance_refund(&after).await));
+    after
+}
+
+fn numbers(refunds: Vec<Refund>) -> Vec<i64> {
+    refunds.into_iter().map(|refund| refund.id.get()).collect()
+}
+
+/// A refund comes back as it was, in every status, for every cause, and with everything optional there and not there.
+pub async fn a_refund_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    let mut written: Vec<Refund> =
+        RefundStatus::ALL.iter().map(|status| refund_moved_to(&refund(1, 1), *status)).collect();
+    written.extend(RefundCause::ALL.iter().map(|cause| Refund { cause: *cause, ..refund(1, 1) }));
+    written.push(Refund { reason: AWKWARD.into(), last_error: Some(AWKWARD.into()), ..refund(1, 1) });
+    written.push(Refund { reason: "退".repeat(Refund::MAX_REASON_CHARS), ..refund(1, 1) });
+    written.push(Refund { reason: "😀".repeat(Refund::MAX_REASON_CHARS), ..refund(1, 1) });
+    written.push(Refund { reason: String::new(), last_error: Some(String::new()), ..refund(1, 1) });
+    written.push(Refund { amount: money(MAX_ID), attempts: 1_000_000, version: 70_000, ..refund(1, 1) });
+    written.push(Refund { amount: Money::ZERO, order: order_id(MAX_ID), ..refund(1, 1) });
+    written.push(Refund { next_attempt_time: Some(later(7) + micro), ..refund(1, 1) });
+    written.push(Refund { create_time: later(1) + micro, update_time: later(2) - micro, ..refund(1, 1) });
+    written.push(Refund { trace: None, ..refund(1, 1) });
+    let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
+    written.push(Refund { trace: Some(longest), ..refund(1, 1) });
+    for (n, written) in written.into_iter().enumerate() {
+        let number = n as i64 + 1;
+        let Refund { id, payment, .. } = refund(number, number);
+        let refund = Refund { id, payment, ..written };
+        add(rig, std::slice::from_ref(&refund)).await;
+        assert_eq!(stored(rig, number).await, Some(refund));
+    }
+    add(rig, &[refund(MAX_ID, MAX_ID)]).await;
+    assert_eq!(stored(rig, MAX_ID).await.map(|refund| refund.currency), Some(Currency::CNY));
+    assert_eq!(stored(rig, MAX_ID).await, Some(refund(MAX_ID, MAX_ID)));
+    assert_eq!(stored(rig, 999).await, None);
+}
+
+/// A taken id is a conflict, in whichever tenant.
+pub async fn a_taken_refund_id_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[refund(1, 1)]).await;
+    is_conflict(begin(rig).await.insert_refund(&refund(1, 2)).await);
+    is_conflict(begin(rig).await.insert_refund(&Refund { tenant: tenant(2), ..refund(1, 3) }).await);
+    assert_eq!(stored(rig, 1).await, Some(refund(1, 1)));
+}
+
+/// No more goes back than came: a payment has one refund that is in processing or succeeded.
+pub async fn a_second_refund_of_a_payment_is_a_conflict(rig: &dyn MarketRig) {
+    add(rig, &[refund(1, 1), refund(2, 2)]).await;
+    is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
+    is_conflict(begin(rig).await.insert_refund(&Refund { order: order_id(9), ..refund(3, 1) }).await);
+    is_conflict(begin(rig).await.insert_refund(&refund_moved_to(&refund(3, 1), Success)).await);
+    settle(rig, &refund(1, 1), Success).await;
+    is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
+    let mut unit = begin(rig).await;
+    unit.insert_refund(&refund(4, 4)).await.unwrap();
+    is_conflict(unit.insert_refund(&refund(5, 4)).await);
+    assert_eq!(stored(rig, 3).await, None);
+}
+
+/// Once a refund has failed its payment may have another, in the same unit as well, and that one is alone again.
+pub async fn a_failed_refund_makes_room_for_another(rig: &dyn MarketRig) {
+    add(rig, &[refund(1, 1)]).await;
+    let first = settle(rig, &refund(1, 1), Failed).await;
+    add(rig, &[refund(2, 1)]).await;
+    is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
+    let second = refund_moved_to(&refund(2, 1), Failed);
+    in_unit!(rig, |unit| {
+        changes_one(unit.advance_refund(&second).await);
+        unit.insert_refund(&refund(3, 1)).await.unwrap();
+    });
+    is_conflict(begin(rig).await.insert_refund(&refund(4, 1)).await);
+    let third = settle(rig, &refund(3, 1), Success).await;
+    is_conflict(begin(rig).await.insert_refund(&refund(4, 1)).await);
+    let all = view(rig).await.refunds_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    assert_eq!(all, [first, second, third]);
+}
+
+/// The gateway knows no tenants: it finds any refund by its id.
+pub async fn a_refund_is_found_by_its_id_in_any_tenant(rig: &dyn MarketRig) {
+    let foreign = Refund { tenant: tenant(2), ..refund(1, 1) };
+    add(rig, std::slice::from_ref(&foreign)).await;
+    assert_eq!(stored(rig, 1).await, Some(foreign));
+}
+
+/// A refund is replaced from the version before only, with its attempts and its last error.
+pub async fn a_refund_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+    add(rig, &[refund(1, 1), refund(2, 2)]).await;
+    let asked = Refund {
+        attempts: 1,
+        next_attempt_time: Some(later(60)),
+        last_error: Some(AWKWARD.into()),
+        ..refund_moved_to(&refund(1, 1), Processing)
+    };
+    let settled = refund_moved_to(&asked, Success);
+    for after in [&asked, &settled] {
+        in_unit!(rig, |unit| changes_one(unit.advance_refund(after).await));
+        in_unit!(rig, |unit| changes_none(unit.advance_refund(after).await));
+        assert_eq!(stored(rig, 1).await.as_ref(), Some(after));
+    }
+    for version in [1, 2, 3, 5] {
+        let other = Refund { version, ..refund_moved_to(&refund(1, 1), Failed) };
+        in_unit!(rig, |unit| changes_none(unit.advance_refund(&other).await));
+    }
+    in_unit!(rig, |unit| {
+        changes_none(unit.advance_refund(&refund_moved_to(&refund(3, 3), Failed)).await);
+    });
+    let foreign = Refund { tenant: tenant(2), ..refund_moved_to(&refund(2, 2), Failed) };
+    in_unit!(rig, |unit| changes_none(unit.advance_refund(&foreign).await));
+    assert_eq!(stored(rig, 1).await, Some(settled));
+    assert_eq!(stored(rig, 2).await, Some(refund(2, 2)), "its neighbour stays as it was");
+    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+}
+
+/// Every refund of an order is told, in the order of ids, whatever became of it; other orders and tenants have others.
+pub async fn the_refunds_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRig) {
+    let of_first = |id, payment| Refund { order: order_id(1), ..refund(id, payment) };
+    let foreign = Refund { tenant: tenant(2), ..of_first(4, 41) };
+    add(rig, &[of_first(12, 1), of_first(3, 2), refund(5, 3), foreign.clone()]).await;
+    let failed = settle(rig, &of_first(12, 1), Failed).await;
+    add(rig, &[of_first(9, 1)]).await;
+    let of = async |of: i64, order: i64| {
+        view(rig).await.refunds_of(tenant(of), order_id(order)).await.expect("refunds can be read")
+    };
+    assert_eq!(of(1, 1).await, [of_first(3, 2), of_first(9, 1), failed]);
+    assert_eq!(of(1, 3).await, [refund(5, 3)]);
+    assert_eq!(of(2, 1).await, [foreign]);
+    assert_eq!(of(1, 7).await, []);
+}
+
+/// Due is at or before now, to the microsecond.
+pub async fn a_refund_is_due_at_its_time_and_not_before(rig: &dyn MarketRig) {
+    let micro = TimeDelta::microseconds(1);
+    let due = |id, at| Refund { next_attempt_time: Some(at), ..refund(id, id) };
+    add(rig, &[due(1, start() - micro), due(2, start()), due(3, start() + micro)]).await;
+    assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [1, 2]);
+}
+
+/// Only refunds in processing that have a time are due, of every tenant, the earliest first, no more than asked for.
+pub async fn due_refunds_are_processing_and_come_earliest_first(rig: &dyn MarketRig) {
+    for (n, status) in RefundStatus::ALL.iter().enumerate() {
+        let id = n as i64 + 50;
+        add(rig, &[Refund { status: *status, next_attempt_time: Some(later(-500)), ..refund(id, id) }]).await;
+    }
+    let due = |id, seconds| Refund { next_attempt_time: Some(later(seconds)), ..refund(id, id) };
+    let foreign = Refund { tenant: tenant(2), ..due(3, -20) };
+    let timeless = Refund { next_attempt_time: None, ..refund(4, 4) };
+    add(rig, &[due(1, -10), due(2, -30), foreign.clone(), timeless]).await;
+    let seen = view(rig).await.refunds_due(start(), 9).await.unwrap();
+    assert_eq!(seen[1..3], [due(2, -30), foreign]);
+    assert_eq!(numbers(seen), [50, 2, 3, 1]);
+    assert_eq!(numbers(view(rig).await.refunds_due(start(), 2).await.unwrap()), [50, 2]);
+    let again = Refund { next_attempt_time: Some(later(9)), ..refund_moved_to(&due(2, -30), Processing) };
+    in_unit!(rig, |unit| changes_one(unit.advance_refund(&again).await));
+    assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [50, 3, 1]);
+    assert_eq!(numbers(view(rig).await.refunds_due(later(9), 9).await.unwrap()), [50, 3, 1, 2]);
+}
+
+/// Of units that refund one payment, one does.
+pub async fn of_units_that_insert_a_refund_of_one_payment_exactly_one_does(rig: &dyn MarketRig) {
+    let outcomes = race(&rig.market(), |unit, n| {
+        Box::pin(async move { unit.insert_refund(&refund(n as i64 + 1, 1)).await })
+    })
+    .await;
+    let winner = one_succeeded(outcomes);
+    let all = view(rig).await.refunds_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
+    assert_eq!(all, [refund(winner as i64 + 1, 1)]);
+}
+
+/// A refund reported many times at once is settled once.
+pub async fn of_units_that_settle_one_refund_exactly_one_does(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| unit.insert_refund(&refund(1, 1)).await.unwrap());
+    let outcomes = race(&rig.market(), |unit, n| {
+        Box::pin(async move {
+            let status = if n.is_multiple_of(2) { Success } else { Failed };
+            let settled = refund_moved_to(&refund(1, 1), status);
+            unit.advance_refund(&Refund { update_time: later(n as i64), ..settled }).await
+        })
+    })
+    .await;
+    let winner = one_changed(outcomes);
+    let seen = stored(rig, 1).await.unwrap();
+    assert_eq!((seen.version, seen.update_time), (2, later(winner as i64)));
+}

@@ -1,0 +1,165 @@
+//! Requests under idempotency keys.
+
+use chrono::TimeDelta;
+use handover_application::ports::{KeptRequest, RequestScope, RequestState};
+use handover_contract::racing::{one_changed, one_succeeded, race};
+use handover_contract::samples::{AWKWARD, later, tenant};
+use handover_contract::work::{changes_none, changes_one, is_conflict};
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{answered_request, kept_request, scope, user};
+
+async fn add(rig: &dyn MarketRig, requests: &[KeptRequest]) {
+    in_unit!(rig, |unit| {
+        for request in requests {
+            unit.insert_request(request).await.expect("a request is added");
+        }
+    });
+}
+
+async fn stored(rig: &dyn MarketRig, scope: &RequestScope) -> Option<KeptRequest> {
+    view(rig).await.request_of(scope).await.expect("a request can be read")
+}
+
+/// A request comes back as it was, in every state, with the longest route and key.
+pub async fn a_request_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+    let longest = RequestScope {
+        route: format!("POST /{}", "r".repeat(RequestScope::MAX_ROUTE_CHARS - 6)),
+        key: "~".repeat(RequestScope::MAX_KEY_CHARS),
+        ..scope("")
+    };
+    let micro = TimeDelta::microseconds(1);
+    let processing = kept_request("a", "t1");
+    let mut written = vec![
+        processing.clone(),
+        answered_request(&kept_request("b", "t2"), "null"),
+        answered_request(&kept_request("c", "t3"), &format!("{{\"text\":{AWKWARD:?},\"amount\":88.50}}")),
+        answered_request(&kept_request("d", "t4"), &"d".repeat(200_000)),
+        KeptRequest { scope: longest, ..processing.clone() },
+    ];
+    written.push(KeptRequest {
+        scope: scope("e"),
+        state: RequestState::Processing { until: later(3) + micro },
+        create_time: later(1) - micro,
+        expire_time: later(2) + micro,
+        ..processing
+    });
+    add(rig, &written).await;
+    for request in written {
+        assert_eq!(stored(rig, &request.scope).await, Some(request));
+    }
+    assert_eq!(stored(rig, &scope("z")).await, None);
+}
+
+/// A taken scope is a conflict; the same key of another tenant, user or route is another request.
+pub async fn a_taken_scope_is_a_conflict(rig: &dyn MarketRig) {
+    let first = kept_request("key", "t1");
+    add(rig, std::slice::from_ref(&first)).await;
+    is_conflict(begin(rig).await.insert_request(&kept_request("key", "t2")).await);
+    let others = [
+        RequestScope { tenant: tenant(2), ..scope("key") },
+        RequestScope { user: user(11), ..scope("key") },
+        RequestScope { route: "POST /api/v1/products".into(), ..scope("key") },
+    ]
+    .map(|scope| KeptRequest { scope, token: "t3".into(), ..first.clone() });
+    add(rig, &others).await;
+    for request in [&[first][..], &others].concat() {
+        assert_eq!(stored(rig, &request.scope).await, Some(request));
+    }
+}
+
+/// Keys are compared byte by byte.
+pub async fn idempotency_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
+    let requests = ["key", "KEY", "Key", "key.", "\"key\""].map(|key| kept_request(key, key));
+    add(rig, &requests).await;
+    for request in requests {
+        assert_eq!(stored(rig, &request.scope).await, Some(request));
+    }
+}
+
+/// A request is replaced by whoever knows its token, and only there; what is there already can be written again.
+pub async fn a_request_advances_by_its_token_only(rig: &dyn MarketRig) {
+    let (first, other) = (kept_request("key", "t1"), kept_request("other", "t1"));
+    add(rig, &[first.clone(), other.clone()]).await;
+    let taken = KeptRequest {
+        token: "t2".into(),
+        body_hash: "b".repeat(64),
+        state: RequestState::Processing { until: later(99) },
+        trace_id: "trace-2".into(),
+        create_time: later(50),
+        expire_time: later(90_000),
+        ..first.clone()
+    };
+    in_unit!(rig, |unit| changes_none(unit.advance_request("t0", &taken).await));
+    in_unit!(rig, |unit| changes_one(unit.advance_request("t1", &taken).await));
+    assert_eq!(stored(rig, &first.scope).await.as_ref(), Some(&taken));
+    let late = answered_request(&first, "1");
+    in_unit!(rig, |unit| changes_none(unit.advance_request("t1", &late).await));
+    let answered = answered_request(&taken, "2");
+    for _ in 0..2 {
+        in_unit!(rig, |unit| changes_one(unit.advance_request("t2", &answered).await));
+    }
+    in_unit!(rig, |unit| changes_none(unit.advance_request("t2", &kept_request("nobody", "t2")).await));
+    assert_eq!(stored(rig, &first.scope).await, Some(answered));
+    assert_eq!(stored(rig, &other.scope).await, Some(other));
+}
+
+/// A request is removed by whoever knows its token, as long as it is not answered.
+pub async fn a_request_is_dropped_by_its_token_until_it_is_answered(rig: &dyn MarketRig) {
+    let answered = answered_request(&kept_request("b", "t1"), "1");
+    add(rig, &[kept_request("a", "t1"), answered.clone()]).await;
+    in_unit!(rig, |unit| {
+        changes_none(unit.drop_request(&scope("a"), "t2").await);
+        changes_none(unit.drop_request(&scope("b"), "t1").await);
+        changes_one(unit.drop_request(&scope("a"), "t1").await);
+        changes_none(unit.drop_request(&scope("a"), "t1").await);
+    });
+    assert_eq!(stored(rig, &scope("a")).await, None);
+    assert_eq!(stored(rig, &scope("b")).await, Some(answered));
+    add(rig, &[kept_request("a", "t3")]).await;
+}
+
+/// Requests that expired by now are removed, in every state and tenant, the longest expired first, so many at a time.
+pub async fn expired_requests_are_swept_the_longest_expired_first(rig: &dyn MarketRig) {
+    let expiring = |key: &str, seconds: i64| {
+        let request = kept_request(key, "t");
+        KeptRequest { expire_time: later(seconds), ..request }
+    };
+    let foreign = RequestScope { tenant: tenant(2), ..scope("c") };
+    let requests = [
+        expiring("a", 30),
+        answered_request(&expiring("b", 10), "1"),
+        KeptRequest { scope: foreign.clone(), ..expiring("c", 20) },
+        KeptRequest { expire_time: later(30) + TimeDelta::microseconds(1), ..expiring("d", 0) },
+    ];
+    add(rig, &requests).await;
+    in_unit!(rig, |unit| assert_eq!(unit.sweep_requests(later(9), 10).await.unwrap(), 0));
+    in_unit!(rig, |unit| assert_eq!(unit.sweep_requests(later(30), 2).await.unwrap(), 2));
+    assert_eq!((stored(rig, &scope("b")).await, stored(rig, &foreign).await), (None, None));
+    in_unit!(rig, |unit| assert_eq!(unit.sweep_requests(later(30), 10).await.unwrap(), 1));
+    assert_eq!(stored(rig, &scope("a")).await, None);
+    assert!(stored(rig, &scope("d")).await.is_some());
+}
+
+/// Of units that add one request at once exactly one does.
+pub async fn of_units_that_add_one_request_exactly_one_does(rig: &dyn MarketRig) {
+    let outcomes = race(&rig.market(), |unit, n| {
+        Box::pin(async move { unit.insert_request(&kept_request("key", &format!("t{n}"))).await })
+    })
+    .await;
+    let winner = one_succeeded(outcomes);
+    let token = stored(rig, &scope("key")).await.map(|request| request.token);
+    assert_eq!(token, Some(format!("t{winner}")));
+}
+
+/// Of units that take one request over at once exactly one does.
+pub async fn of_units_that_take_over_one_request_exactly_one_does(rig: &dyn MarketRig) {
+    add(rig, &[kept_request("key", "t")]).await;
+    let outcomes = race(&rig.market(), |unit, n| {
+        Box::pin(async move { unit.advance_request("t", &kept_request("key", &format!("t{n}"))).await })
+    })
+    .await;
+    let winner = one_changed(outcomes);
+    let token = stored(rig, &scope("key")).await.map(|request| request.token);
+    assert_eq!(token, Some(format!("t{winner}")));
+}

@@ -1,0 +1,156 @@
+//! Rows of the marketplace and events of one unit of work: they are there together or not at all.
+
+use handover_application::ports::{ListingChangeKind, MarketView, Work};
+use handover_contract::samples::{confirmed, event, event_id, later};
+use handover_contract::work::{changes_one, commit};
+use handover_contract::{MOST_POLLS, cut_after, eventually, within};
+use handover_domain::{PaymentStatus, ProductAction};
+use handover_events::TenantId;
+
+use super::{MarketRig, begin, in_unit, view};
+use crate::samples::{
+    listing_change, order, payment, payment_id, product, product_id, settled, shipment_task, user,
+};
+
+/// Writes a row of many kinds, all of them new, and an event.
+pub(super) async fn write_rows(unit: &mut Work) {
+    unit.insert_product(&product(1)).await.unwrap();
+    unit.insert_order(&order(1)).await.unwrap();
+    unit.insert_payment(&payment(1, 1)).await.unwrap();
+    unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+    unit.change_listings(&[listing_change(1, 1, ListingChangeKind::Occupied, "e")]).await.unwrap();
+    unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
+}
+
+/// Which of those rows are seen.
+async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
+    let one = TenantId::DEFAULT;
+    let checks = [
+        ("product", view.product_by_id(one, product_id(1)).await.unwrap().is_some()),
+        ("order", view.order_by_id(one, order(1).id).await.unwrap().is_some()),
+        ("payment", view.payment_by_id(payment_id(1)).await.unwrap().is_some()),
+        ("event", has_event(view, "e").await),
+        ("listing change", !view.listing_changes(one, order(1).id).await.unwrap().is_empty()),
+        ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
+        ("shipment", !view.shipment_tasks(one, order(1).id).await.unwrap().is_empty()),
+    ];
+    checks.into_iter().filter_map(|(what, there)| there.then_some(what)).collect()
+}
+
+const EVERYTHING: usize = 7;
+
+async fn has_event<V: MarketView + ?Sized>(view: &mut V, id: &str) -> bool {
+    !view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()
+}
+
+/// Nothing of a unit is seen by others before its commit, and all of it from then on.
+pub async fn rows_and_events_are_invisible_until_their_unit_is_committed(rig: &dyn MarketRig) {
+    let mut before = view(rig).await;
+    let mut unit = begin(rig).await;
+    write_rows(unit.as_mut()).await;
+    assert_eq!(within("reading beside a unit", seen(before.as_mut())).await, [""; 0]);
+    assert_eq!(within("reading beside a unit", seen(view(rig).await.as_mut())).await, [""; 0]);
+    drop(before);
+    commit(unit).await;
+    assert_eq!(seen(view(rig).await.as_mut()).await.len(), EVERYTHING);
+    assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "by later units as well");
+}
+
+/// A unit reads its own rows, new and changed.
+pub async fn a_unit_reads_its_own_rows(rig: &dyn MarketRig) {
+    let mut unit = begin(rig).await;
+    write_rows(unit.as_mut()).await;
+    assert_eq!(seen(unit.as_mut()).await.len(), EVERYTHING);
+    let paid = settled(&payment(1, 1), PaymentStatus::Success, "t");
+    changes_one(unit.advance_payment(&paid).await);
+    assert_eq!(unit.payment_by_id(payment_id(1)).await.unwrap(), Some(paid));
+}
+
+/// Dropping a unit undoes all it wrote.
+pub async fn a_dropped_unit_undoes_rows_and_events(rig: &dyn MarketRig) {
+    let mut unit = begin(rig).await;
+    write_rows(unit.as_mut()).await;
+    drop(unit);
+    assert_eq!(seen(view(rig).await.as_mut()).await, [""; 0]);
+    assert_eq!(seen(begin(rig).await.as_mut()).await, [""; 0]);
+}
+
+/// Dropping a unit undoes its changes of rows that were there.
+pub async fn a_dropped_unit_undoes_its_changes_of_rows(rig: &dyn MarketRig) {
+    let old = product(1);
+    in_unit!(rig, |unit| {
+        unit.insert_product(&old).await.unwrap();
+        unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+    });
+    let mut unit = begin(rig).await;
+    changes_one(unit.advance_product(&old.apply(ProductAction::Occupy, later(1)).unwrap()).await);
+    unit.outbox().mark_sent(&[&confirmed("e")], later(1)).await.unwrap();
+    drop(unit);
+    let mut view = view(rig).await;
+    assert_eq!(view.product_by_id(old.tenant, old.id).await.unwrap(), Some(old));
+    assert_eq!(view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
+}
+
+/// Whoever sees one row of a commit sees them all.
+pub async fn rows_and_events_of_a_commit_are_seen_together(rig: &dyn MarketRig) {
+    const COMMITS: i64 = 25;
+    let store = rig.market();
+    let writer = tokio::spawn(async move {
+        for n in 1..=COMMITS {
+            let mut unit = store.begin().await.unwrap();
+            unit.outbox().append(&[event(&format!("e{n}"), n, 1)]).await.unwrap();
+            unit.insert_product(&product(n)).await.unwrap();
+            unit.insert_order(&order(n)).await.unwrap();
+            unit.commit().await.unwrap();
+        }
+    });
+    for n in 1..=COMMITS {
+        eventually("the next commit is seen", || async {
+            let mut view = view(rig).await;
+            view.product_by_id(TenantId::DEFAULT, product_id(n)).await.unwrap()?;
+            let order = view.order_by_id(TenantId::DEFAULT, order(n).id).await.unwrap();
+            assert!(order.is_some(), "product {n} is seen without its order");
+            assert!(
+                has_event(view.as_mut(), &format!("e{n}")).await,
+                "product {n} is seen without its event"
+            );
+            Some(())
+        })
+        .await;
+    }
+    writer.await.unwrap();
+}
+
+/// A commit whose caller goes away happened whole or not at all, and later units work.
+pub async fn a_commit_cut_at_any_point_keeps_rows_and_events_together(rig: &dyn MarketRig) {
+    for polls in 0..MOST_POLLS {
+        let id = 1 + polls as i64;
+        let mut unit = begin(rig).await;
+        unit.insert_product(&product(id)).await.unwrap();
+        unit.outbox().append(&[event(&format!("e{id}"), id, 1)]).await.unwrap();
+        let cut = within("a commit that is cut", cut_after(polls, unit.commit())).await;
+        in_unit!(rig, |unit| unit.insert_order(&order(id)).await.unwrap());
+        let mut view = view(rig).await;
+        let first = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap().is_some();
+        let second = has_event(view.as_mut(), &format!("e{id}")).await;
+        assert_eq!(first, second, "after {polls} polls");
+        if let Some(outcome) = cut {
+            outcome.expect("a commit that ran to its end succeeds");
+            assert!(first, "what was committed is there");
+            return;
+        }
+    }
+    panic!("commit is not done after {MOST_POLLS} polls");
+}
+
+/// Committed rows are there after a restart, and those that were not committed are not.
+pub async fn committed_rows_survive_a_restart(rig: &dyn MarketRig) {
+    in_unit!(rig, |unit| write_rows(unit.as_mut()).await);
+    let mut unit = begin(rig).await;
+    unit.insert_product(&product(2)).await.unwrap();
+    drop(unit);
+    let Some(reopened) = rig.reopened_market().await else { return };
+    let mut view = reopened.view().await.unwrap();
+    assert_eq!(seen(view.as_mut()).await.len(), EVERYTHING);
+    assert_eq!(view.product_by_id(TenantId::DEFAULT, product_id(2)).await.unwrap(), None);
+}

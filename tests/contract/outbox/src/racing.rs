@@ -1,0 +1,77 @@
+//! Units of work that start together at a barrier, for the store of any application.
+//!
+//! A unit that the database asks to try again is tried again, as `with_tx` does.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use handover_outbox::ports::{Changed, Store, StoreError, UnitOfWork};
+use tokio::sync::Barrier;
+
+use super::within;
+
+/// How many units race.
+pub const RACERS: usize = 8;
+
+/// The work of one unit of work, up to its commit.
+pub type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Runs the work in [`RACERS`] units at once and returns the outcome of each: a conflict is an outcome, not to be repeated.
+pub async fn race<S, T, F>(store: &Arc<S>, work: F) -> Vec<Result<T, StoreError>>
+where
+    S: Store + ?Sized + 'static,
+    T: Send + 'static,
+    F: for<'u> Fn(&'u mut S::Unit, usize) -> Attempt<'u, T> + Send + Sync + 'static,
+{
+    let barrier = Arc::new(Barrier::new(RACERS));
+    let work = Arc::new(work);
+    let racers: Vec<_> = (0..RACERS)
+        .map(|n| {
+            let (store, barrier, work) = (store.clone(), barrier.clone(), work.clone());
+            tokio::spawn(async move {
+                barrier.wait().await;
+                loop {
+                    match attempt(store.as_ref(), n, work.as_ref()).await {
+                        Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                        outcome => return outcome,
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut outcomes = Vec::new();
+    for racer in racers {
+        outcomes.push(within("a racer", racer).await.expect("no racer panics"));
+    }
+    outcomes
+}
+
+async fn attempt<S, T, F>(store: &S, n: usize, work: &F) -> Result<T, StoreError>
+where
+    S: Store + ?Sized,
+    F: for<'u> Fn(&'u mut S::Unit, usize) -> Attempt<'u, T>,
+{
+    let mut unit = store.begin().await?;
+    let out = work(unit.as_mut(), n).await?;
+    unit.commit().await?;
+    Ok(out)
+}
+
+/// Asserts that exactly one changed its row and the others found none to change; returns its number.
+pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
+    let changed: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
+    let winners: Vec<_> = (0..RACERS).filter(|n| changed[*n] == Changed::One).collect();
+    assert_eq!(winners.len(), 1, "{changed:?}");
+    winners[0]
+}
+
+/// Asserts that exactly one succeeded and the others met a conflict; returns its number.
+pub fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
+    let winners: Vec<_> = (0..RACERS).filter(|n| outcomes[*n].is_ok()).collect();
+    assert_eq!(winners.len(), 1, "{outcomes:?}");
+    for lost in outcomes.into_iter().filter_map(Result::err) {
+        assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");
+    }
+    winners[0]
+}

@@ -1,0 +1,289 @@
+//! Sample values to test with: plain, valid, and the same in every run. Change what matters by struct update:
+//! `NewEvent { occurred_at: later(5), ..event("e-1", 7, 1) }`.
+//!
+//! The events are those of a library, which no application here is: the toolkit knows no type and no aggregate.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::{
+    AggregateRef, ConsumeStatus, EventId, HistoryKind, OutboxStatus, Partition, PartitionSet, TenantId,
+};
+use handover_outbox::ports::{
+    AuditEntry, Confirmed, ConsumeRecord, Consumed, Consumption, DeadLetter, DeadLetterStatus, Decision,
+    DueQuery, EventMetadata, Expected, FailedPublish, HistoryEntry, Message, NewEvent, OnFailed, Outgoing,
+    PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
+};
+
+/// The kind of the aggregates that sample events are about.
+pub const BOOK: &str = "Book";
+/// The type of [`event`].
+pub const BOOK_LENT: &str = "BOOK_LENT";
+/// Another type.
+pub const BOOK_ADDED: &str = "BOOK_ADDED";
+/// Another type.
+pub const BOOK_RETURNED: &str = "BOOK_RETURNED";
+/// The type whose events have no place in the order of their aggregate: see [`unordered`].
+pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
+
+/// A title, message or name that only survives where text is kept as it is.
+pub const AWKWARD: &str = "二手相机 “Zenit” 📷 it's \"50%\" off \\ ; -- é";
+
+/// When every sample begins: a moment with microseconds.
+pub fn start() -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(1_770_201_000_123_456).expect("a moment within range")
+}
+
+/// So many seconds after [`start`]; before it, if negative.
+pub fn later(seconds: i64) -> DateTime<Utc> {
+    start() + TimeDelta::seconds(seconds)
+}
+
+/// A tenant.
+pub fn tenant(number: i64) -> TenantId {
+    number.try_into().expect("a legal id")
+}
+
+/// An event id.
+pub fn event_id(text: &str) -> EventId {
+    text.parse().expect("a legal event id")
+}
+
+/// A run of a relay.
+pub fn relay(name: &str) -> RelayId {
+    RelayId(name.to_owned())
+}
+
+/// A book of tenant 1 as an aggregate.
+pub fn aggregate(id: i64) -> AggregateRef {
+    AggregateRef { tenant: TenantId::DEFAULT, kind: BOOK.to_owned(), id }
+}
+
+/// The partition of a book of tenant 1.
+pub fn partition(id: i64) -> Partition {
+    Partition::of(TenantId::DEFAULT, id)
+}
+
+/// A [`BOOK_LENT`] about a book of tenant 1.
+pub fn event(id: &str, book: i64, seq: i64) -> NewEvent {
+    NewEvent {
+        event_id: event_id(id),
+        event_type: BOOK_LENT.to_owned(),
+        aggregate: aggregate(book),
+        aggregate_seq: seq,
+        payload: format!("{{\"bookId\":{book},\"deposit\":88.50}}"),
+        metadata: EventMetadata { trace_id: Some("trace-1".into()), ..EventMetadata::default() },
+        occurred_at: start(),
+        max_retry_count: 4,
+    }
+}
+
+/// The types of the samples that have no place in the order of their aggregate.
+pub fn unordered() -> UnorderedTypes {
+    [BOOK_OVERDUE].into_iter().collect()
+}
+
+/// Asks for what is due at a moment in every partition, at most 100 rows.
+pub fn due_at(now: DateTime<Utc>) -> DueQuery {
+    DueQuery {
+        partitions: PartitionSet::ALL,
+        now,
+        on_failed: OnFailed::Continue,
+        unordered: unordered(),
+        limit: 100,
+    }
+}
+
+/// The same event with another type.
+pub fn of_type(event_type: &str, event: NewEvent) -> NewEvent {
+    NewEvent { event_type: event_type.to_owned(), ..event }
+}
+
+/// Proof that a broker has the event, as `mark_sent` asks for.
+pub fn confirmed(id: &str) -> Confirmed {
+    match Outgoing::new(event_id(id), "book.lent".into(), Message::default()).confirmed() {
+        PublishOutcome::Confirmed(proof) => proof,
+        PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => {
+            unreachable!("a confirm is a confirm")
+        }
+    }
+}
+
+/// A failed publish that is tried again at `due`.
+pub fn to_retry(id: &str, due: Option<DateTime<Utc>>) -> FailedPublish {
+    FailedPublish {
+        event_id: event_id(id),
+        status: OutboxStatus::Retry,
+        retry_count: 1,
+        next_retry_time: due,
+        error: "消息发送失败: no queue takes it".into(),
+    }
+}
+
+/// A failed publish that was the last.
+pub fn to_failed(id: &str) -> FailedPublish {
+    FailedPublish {
+        status: OutboxStatus::Failed,
+        retry_count: 4,
+        next_retry_time: None,
+        ..to_retry(id, None)
+    }
+}
+
+/// A row that is to be published again then.
+pub fn redrive(id: &str, due: DateTime<Utc>) -> Redrive {
+    Redrive { event_id: event_id(id), due }
+}
+
+/// An entry of the history of an event of tenant 1: its first attempt was not confirmed.
+pub fn history_entry(id: &str) -> HistoryEntry {
+    HistoryEntry {
+        tenant: TenantId::DEFAULT,
+        event_id: event_id(id),
+        kind: HistoryKind::Retry,
+        consumer: None,
+        attempts: 1,
+        detail: Some("消息发送失败: no queue takes it".into()),
+        at: start(),
+    }
+}
+
+/// A row of the consume log about this event: the first, applied at once.
+pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
+    Consumption {
+        consumer: consumer.to_owned(),
+        event_id: event.event_id.clone(),
+        event_type: event.event_type.clone(),
+        aggregate: event.aggregate.clone(),
+        aggregate_seq: event.aggregate_seq,
+        expected: Expected::Absent,
+        status: ConsumeStatus::Success,
+        attempts: 1,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: None,
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: "ab".repeat(32),
+        trace_id: "trace-1".into(),
+        cost_ms: 3,
+        consume_time: start(),
+    }
+}
+
+/// What is read back after a consumption was recorded.
+pub fn as_recorded(written: &Consumption) -> ConsumeRecord {
+    ConsumeRecord {
+        status: written.status,
+        attempts: written.attempts,
+        next_retry_time: written.next_retry_time,
+        lease_until: written.lease_until,
+        error_message: written.error_message.clone(),
+        consume_time: written.consume_time,
+    }
+}
+
+/// The same as a person looks at it.
+pub fn as_consumed(written: &Consumption) -> Consumed {
+    Consumed {
+        consumer: written.consumer.clone(),
+        event_id: written.event_id.clone(),
+        event_type: written.event_type.clone(),
+        aggregate: written.aggregate.clone(),
+        aggregate_seq: written.aggregate_seq,
+        record: as_recorded(written),
+        idempotency_key: written.idempotency_key.clone(),
+        consume_result: written.consume_result.clone(),
+        payload_hash: written.payload_hash.clone(),
+        trace_id: written.trace_id.clone(),
+        cost_ms: written.cost_ms,
+    }
+}
+
+/// A decision about an open dead letter.
+pub fn decision(queue: &str, key: &str, to: DeadLetterStatus) -> Decision {
+    Decision {
+        queue: queue.to_owned(),
+        key: key.to_owned(),
+        from: vec![DeadLetterStatus::Open],
+        to,
+        note: None,
+        at: start(),
+    }
+}
+
+/// An action of an operator of tenant 1.
+pub fn audit_entry(action: &str) -> AuditEntry {
+    AuditEntry {
+        tenant: TenantId::DEFAULT,
+        actor: "user:9".into(),
+        action: action.to_owned(),
+        selection: "{\"eventIds\":[\"e-1\"]}".into(),
+        matched: 2,
+        changed: 1,
+        reason: Some("the cause is mended".into()),
+        trace_id: "trace-1".into(),
+        at: start(),
+    }
+}
+
+/// An open dead letter of tenant 1.
+pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
+    DeadLetter {
+        queue: queue.to_owned(),
+        key: key.to_owned(),
+        tenant: TenantId::DEFAULT,
+        event_type: Some(BOOK_LENT.into()),
+        trace_id: Some("trace-1".into()),
+        body: "{}".into(),
+        reason: "消息消费失败".into(),
+        died_at: start(),
+        status: DeadLetterStatus::Open,
+        decided_at: None,
+        note: None,
+    }
+}
+
+/// Bodies of messages that others send, each with its name: no adapter may refuse one.
+pub fn hostile_bodies() -> Vec<(&'static str, String)> {
+    let controls: String = (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32).collect();
+    vec![
+        ("empty", String::new()),
+        ("NUL", "{\"title\":\"a\0b\"}".into()),
+        ("NUL alone", "\0".into()),
+        ("NUL as an escape", r#"{"title":"\u0000"}"#.into()),
+        ("100 KB of NUL", "\0".repeat(100_000)),
+        ("bytes that are no UTF-8, as they are handed on", "\\xff\\x00 \u{fffd}\u{feff}".into()),
+        ("control characters", controls),
+        ("characters of four bytes", "📷".repeat(40_000)),
+        ("not a character", "\u{ffff}\u{10ffff}".into()),
+        ("lone surrogates", r#"{"title":"\ud800 \udfff"}"#.into()),
+        ("deep nesting", "[".repeat(100_000)),
+        ("duplicate keys", r#"{"eventId":"a","eventId":"b","payload":{"x":1,"x":2}}"#.into()),
+        ("huge numbers", format!(r#"{{"aggregateId":1e999999,"payload":{}}}"#, "9".repeat(50_000))),
+        ("200 KB of two bytes a character", "é".repeat(100_000)),
+    ]
+}
+
+/// A message on its way, with every property set.
+pub fn outgoing(id: &str, routing_key: &str) -> Outgoing {
+    sent_by(event_id(id), Route::Topic(routing_key.to_owned()), message(id))
+}
+
+/// A message that goes this way.
+pub fn sent_by(event: EventId, route: Route, message: Message) -> Outgoing {
+    match route {
+        Route::Topic(key) => Outgoing::new(event, key, message),
+        Route::Queue(queue) => Outgoing::to_queue(event, queue, message),
+    }
+}
+
+/// A message with every property set.
+pub fn message(id: &str) -> Message {
+    let headers = [("tenantId", "1"), ("aggregateType", BOOK), ("aggregateId", "7")];
+    Message {
+        message_id: Some(id.to_owned()),
+        kind: Some(BOOK_LENT.into()),
+        correlation_id: Some("trace-1".into()),
+        headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        body: format!("{{\"eventId\":\"{id}\"}}"),
+    }
+}

@@ -1,0 +1,267 @@
+//! Aggregates whose later events are held by failed ones, and their release.
+
+use handover_events::{AggregateRef, OutboxStatus};
+use handover_outbox::ports::{Blocked, DueQuery, NewEvent, Numbered, OnFailed};
+
+use super::outbox::{append, row};
+use super::{StoreRig, in_unit, view};
+use crate::samples::{
+    BOOK_OVERDUE, aggregate, confirmed, due_at, event, later, of_type, redrive, tenant, to_failed, to_retry,
+    unordered,
+};
+
+fn about(aggregate: &AggregateRef, event: NewEvent) -> NewEvent {
+    NewEvent { aggregate: aggregate.clone(), ..event }
+}
+
+async fn fail(rig: &dyn StoreRig, ids: &[&str], at: i64) {
+    let failed: Vec<_> = ids.iter().map(|id| to_failed(id)).collect();
+    let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&failed, later(at)).await.unwrap());
+    assert_eq!(moved, ids.len() as u64, "{ids:?} are given up");
+}
+
+async fn release(rig: &dyn StoreRig, of: &AggregateRef, at: i64) -> u64 {
+    in_unit!(rig, |unit| unit.outbox().release(of, &unordered(), later(at)).await.expect("a release answers"))
+}
+
+/// The first failed events of a page, and the number that the next one begins below.
+async fn page(
+    rig: &dyn StoreRig,
+    of: Option<i64>,
+    before: Option<i64>,
+    limit: u32,
+) -> (Vec<String>, Option<i64>) {
+    let page = view(rig)
+        .await
+        .outbox_view()
+        .blocked_page(&unordered(), of.map(tenant), before, limit)
+        .await
+        .expect("it can be read");
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    let next = page.last().map(|row| row.id);
+    (page.into_iter().map(|row| row.effect.event_id.into()).collect(), next)
+}
+
+async fn blocked(rig: &dyn StoreRig) -> Vec<String> {
+    page(rig, None, None, 100).await.0
+}
+
+async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
+    let rows = view(rig)
+        .await
+        .outbox_view()
+        .outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) })
+        .await;
+    rows.expect("what is due can be read").into_iter().map(|row| row.event_id.into()).collect()
+}
+
+/// An aggregate is blocked by the first of its failed events, first in its order, and is told with what it waits for.
+pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRig) {
+    let unknown = NewEvent { event_type: "BOOK_TELEPORTED".into(), ..event("first", 7, 2) };
+    append(rig, &[event("third", 7, 4), event("second", 7, 3), unknown, event("before", 7, 1)]).await;
+    fail(rig, &["third"], 1).await;
+    fail(rig, &["second", "first"], 2).await;
+    let page = view(rig).await.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap();
+    let first = row(rig, "first").await;
+    let expected = Blocked {
+        aggregate: aggregate(7),
+        event_id: first.event_id.clone(),
+        event_type: "BOOK_TELEPORTED".into(),
+        last_error: to_failed("first").error.into(),
+        since: later(2),
+        until: None,
+        held: 0,
+    };
+    assert_eq!(page.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
+}
+
+/// An aggregate whose next event waits for its time is listed until then, with the time; one whose next event is due, was
+/// confirmed before or is unordered is not.
+pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    append(
+        rig,
+        &[
+            about(&foreign, event("foreign", 7, 1)),
+            event("waits", 7, 1),
+            event("held", 7, 2),
+            event("due", 8, 1),
+            event("waits-too", 8, 2),
+            event("at-once", 9, 1),
+            event("redriven", 10, 1),
+            of_type(BOOK_OVERDUE, event("overdue", 11, 1)),
+        ],
+    )
+    .await;
+    in_unit!(rig, |unit| {
+        let waiting = ["foreign", "waits", "waits-too", "overdue"].map(|id| to_retry(id, Some(later(50))));
+        unit.outbox().mark_failed(&waiting, later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_retry("at-once", None)], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("redriven")], later(1)).await.unwrap();
+        unit.outbox().redrive(&[redrive("redriven", later(50))], later(1)).await.unwrap();
+    });
+    let waiting = async |of: Option<i64>, now: i64, before: Option<i64>| {
+        let page = view(rig)
+            .await
+            .outbox_view()
+            .waiting_page(&unordered(), of.map(tenant), later(now), before, 10)
+            .await;
+        page.expect("what waits can be read")
+    };
+    let found = waiting(Some(1), 49, None).await;
+    let first = row(rig, "waits").await;
+    let expected = Blocked {
+        aggregate: aggregate(7),
+        event_id: first.event_id.clone(),
+        event_type: first.event_type.clone(),
+        last_error: to_retry("waits", None).error.into(),
+        since: later(1),
+        until: Some(later(50)),
+        held: 1,
+    };
+    assert_eq!(found.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
+    let ids = |page: Vec<Numbered<Blocked>>| {
+        page.into_iter().map(|row| row.effect.event_id.into()).collect::<Vec<String>>()
+    };
+    assert_eq!(ids(waiting(None, 49, None).await), ["waits", "foreign"]);
+    assert_eq!(ids(waiting(None, 49, Some(first.id)).await), ["foreign"]);
+    assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
+}
+
+/// Only what failed blocks, and what is unordered never does.
+pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
+    let overdue = of_type(BOOK_OVERDUE, event("overdue", 10, 1));
+    append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("sent", 9, 1), overdue]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_failed(&[to_retry("retry", Some(later(1)))], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+    });
+    fail(rig, &["overdue"], 1).await;
+    assert_eq!(blocked(rig).await, [""; 0]);
+    fail(rig, &["new"], 1).await;
+    assert_eq!(blocked(rig).await, ["new"]);
+    in_unit!(rig, |unit| unit.outbox().redrive(&[redrive("new", later(1))], later(1)).await.unwrap());
+    assert_eq!(blocked(rig).await, [""; 0], "it is on its way again");
+}
+
+/// What is held is pending and later in the order of the very aggregate, whatever its id.
+pub async fn what_waits_behind_a_failed_event_is_counted(rig: &dyn StoreRig) {
+    let others = [
+        AggregateRef { tenant: tenant(2), ..aggregate(7) },
+        AggregateRef { kind: "Shelf".into(), ..aggregate(7) },
+        aggregate(8),
+    ];
+    for (n, other) in others.iter().enumerate() {
+        append(rig, &[about(other, event(&format!("other-{n}"), 7, 9))]).await;
+    }
+    append(
+        rig,
+        &[
+            event("held-with-a-smaller-id", 7, 9),
+            event("earlier", 7, 1),
+            event("failed", 7, 2),
+            event("held-at-the-same-place", 7, 2),
+            event("held-and-waiting", 7, 3),
+            event("sent", 7, 4),
+            event("failed-too", 7, 5),
+            of_type(BOOK_OVERDUE, event("overdue", 7, 6)),
+        ],
+    )
+    .await;
+    fail(rig, &["failed", "failed-too"], 1).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_failed(&[to_retry("held-and-waiting", Some(later(50)))], later(1)).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+    });
+    let page = view(rig).await.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap();
+    assert_eq!(page.len(), 1, "{page:?}");
+    assert_eq!((page[0].effect.event_id.as_str(), page[0].effect.held), ("failed", 3));
+}
+
+/// Pages run from the greatest number down, each below the last number of the one before.
+pub async fn pages_of_blocked_aggregates_run_from_the_greatest_number_down(rig: &dyn StoreRig) {
+    let ids = ["a", "b", "c", "d", "e"];
+    for (book, id) in (1..).zip(ids) {
+        append(rig, &[event(id, book, 1), event(&format!("{id}-later"), book, 2)]).await;
+    }
+    fail(rig, &["c", "a", "e", "b", "d"], 1).await;
+    fail(rig, &["b-later"], 1).await;
+    let (first, next) = page(rig, None, None, 2).await;
+    assert_eq!(first, ["e", "d"]);
+    let (second, next) = page(rig, Some(1), next, 2).await;
+    assert_eq!(second, ["c", "b"]);
+    let (last, next) = page(rig, None, next, 2).await;
+    assert_eq!(last, ["a"]);
+    assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
+}
+
+/// Blocked aggregates are one tenant's; all of them are seen only by whoever asks for all.
+pub async fn blocked_aggregates_are_one_tenants(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    append(rig, &[event("own", 7, 1), about(&foreign, event("foreign", 7, 1))]).await;
+    fail(rig, &["own", "foreign"], 1).await;
+    assert_eq!(page(rig, Some(1), None, 10).await.0, ["own"]);
+    assert_eq!(page(rig, Some(2), None, 10).await.0, ["foreign"]);
+    assert_eq!(page(rig, Some(3), None, 10).await.0, [""; 0]);
+    assert_eq!(blocked(rig).await, ["foreign", "own"]);
+}
+
+/// A release lets later events pass, tells how many failed ones it released, and leaves those `FAILED`.
+pub async fn a_release_lets_later_events_pass_for_good(rig: &dyn StoreRig) {
+    append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
+    fail(rig, &["one", "two"], 1).await;
+    assert_eq!(due_under_hold(rig).await, [""; 0]);
+    assert_eq!(release(rig, &aggregate(7), 5).await, 2);
+    assert_eq!(due_under_hold(rig).await, ["behind"]);
+    assert_eq!(blocked(rig).await, [""; 0]);
+    for id in ["one", "two"] {
+        let seen = row(rig, id).await;
+        assert_eq!((seen.status, seen.released_time), (OutboxStatus::Failed, Some(later(5))), "{id}");
+    }
+    assert_eq!(release(rig, &aggregate(7), 6).await, 0, "they were released before");
+    assert_eq!(row(rig, "one").await.released_time, Some(later(5)));
+}
+
+/// A release is for what has failed by then: what fails later holds again, and is released by itself.
+pub async fn what_fails_after_a_release_holds_again(rig: &dyn StoreRig) {
+    append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
+    fail(rig, &["one"], 1).await;
+    assert_eq!(release(rig, &aggregate(7), 2).await, 1);
+    fail(rig, &["two"], 3).await;
+    assert_eq!(blocked(rig).await, ["two"]);
+    assert_eq!(due_under_hold(rig).await, [""; 0]);
+    assert_eq!(release(rig, &aggregate(7), 4).await, 1);
+    assert_eq!(due_under_hold(rig).await, ["behind"]);
+}
+
+/// A release moves nothing but events that hold others back: neither pending ones, nor sent ones, nor
+/// unordered ones.
+pub async fn a_release_leaves_what_holds_nothing_back(rig: &dyn StoreRig) {
+    let overdue = of_type(BOOK_OVERDUE, event("overdue", 7, 1));
+    append(rig, &[overdue, event("new", 7, 2), event("sent", 7, 3)]).await;
+    fail(rig, &["overdue"], 1).await;
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap());
+    assert_eq!(release(rig, &aggregate(7), 2).await, 0);
+    for id in ["overdue", "new", "sent"] {
+        assert_eq!(row(rig, id).await.released_time, None, "{id}");
+    }
+    assert_eq!(release(rig, &aggregate(8), 2).await, 0, "nobody knows it");
+}
+
+/// A release is of one aggregate: tenant, kind and id together.
+pub async fn a_release_is_of_one_aggregate(rig: &dyn StoreRig) {
+    let all = [
+        ("own", aggregate(7)),
+        ("foreign", AggregateRef { tenant: tenant(2), ..aggregate(7) }),
+        ("other-kind", AggregateRef { kind: "book".into(), ..aggregate(7) }),
+        ("other-id", aggregate(8)),
+    ];
+    append(rig, &all.clone().map(|(id, of)| about(&of, event(id, 7, 1)))).await;
+    fail(rig, &all.clone().map(|(id, _)| id), 1).await;
+    let mut left: Vec<_> = all.iter().rev().map(|(id, _)| *id).collect();
+    for (id, of) in [&all[1], &all[0], &all[3], &all[2]] {
+        assert_eq!(release(rig, of, 2).await, 1, "{id}");
+        left.retain(|other| other != id);
+        assert_eq!(blocked(rig).await, left, "after {id}");
+    }
+}

@@ -1,0 +1,275 @@
+//! Dead letters.
+
+use handover_events::TenantId;
+use handover_outbox::ports::{
+    DeadLetter, DeadLetterFilter, DeadLetterStatus, MAX_LETTER_BODY_BYTES, MAX_LETTER_REASON_BYTES,
+};
+
+use super::deciding::decide;
+use super::{StoreRig, in_unit, view};
+use crate::samples::{AWKWARD, BOOK_ADDED, BOOK_LENT, dead_letter, decision, hostile_bodies, later, tenant};
+use crate::work::changes_one;
+
+pub(super) async fn park(rig: &dyn StoreRig, letters: &[DeadLetter]) {
+    in_unit!(rig, |unit| unit.outbox().park(letters).await.expect("dead letters are parked"));
+}
+
+pub(super) async fn parked(rig: &dyn StoreRig, queue: &str, key: &str) -> Option<DeadLetter> {
+    view(rig).await.outbox_view().dead_letter(queue, key).await.expect("a dead letter can be read")
+}
+
+/// The keys of a page, and the number that the next one begins below.
+async fn page(
+    rig: &dyn StoreRig,
+    filter: &DeadLetterFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> (Vec<String>, Option<i64>) {
+    let page = view(rig)
+        .await
+        .outbox_view()
+        .dead_letters_page(filter, before, limit)
+        .await
+        .expect("letters can be read");
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    let next = page.last().map(|row| row.id);
+    (page.into_iter().map(|row| row.effect.key).collect(), next)
+}
+
+async fn keys(rig: &dyn StoreRig) -> Vec<String> {
+    page(rig, &DeadLetterFilter::default(), None, 100).await.0
+}
+
+/// A dead letter comes back as it was parked, also one of which little is known.
+pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
+    let full = DeadLetter {
+        tenant: tenant(2),
+        body: format!("{{\"title\":\"{AWKWARD}\"}}\r\n{}", "长".repeat(20_000)),
+        reason: format!("消息消费失败: {AWKWARD}"),
+        ..dead_letter("book.lending.queue", "e-1")
+    };
+    let bare = DeadLetter {
+        event_type: None,
+        trace_id: None,
+        body: String::new(),
+        reason: "no json".into(),
+        ..dead_letter("book.lending.queue", &"f".repeat(64))
+    };
+    park(rig, &[full.clone(), bare.clone()]).await;
+    for letter in [full, bare] {
+        assert_eq!(parked(rig, &letter.queue, &letter.key).await.as_ref(), Some(&letter));
+    }
+    assert_eq!(parked(rig, "book.lending.queue", "missing").await, None);
+    assert_eq!(parked(rig, "another.queue", "e-1").await, None);
+}
+
+/// Whatever its texts are, a dead letter is parked, once, and read back in its storable form, in which nothing is longer
+/// than its limit and a shortened body is accounted for.
+pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &dyn StoreRig) {
+    let long = format!("{}\0{}", "é".repeat(200), AWKWARD.repeat(2_000));
+    let odd = DeadLetter {
+        event_type: Some(long.clone()),
+        trace_id: Some(long.clone()),
+        reason: long.clone(),
+        ..dead_letter(&long, "of long texts")
+    };
+    let bodies = hostile_bodies();
+    let hostile =
+        bodies.iter().map(|(name, body)| DeadLetter { body: body.clone(), ..dead_letter("queue", name) });
+    let letters: Vec<DeadLetter> = hostile.chain([odd]).collect();
+    park(rig, &letters).await;
+    park(rig, &letters).await;
+    for letter in &letters {
+        let kept = letter.storable();
+        assert_eq!(parked(rig, &kept.queue, &kept.key).await.as_ref(), Some(&kept), "{}", letter.key);
+        assert_eq!(kept.storable(), kept, "{}", letter.key);
+        assert!(kept.body.len() <= MAX_LETTER_BODY_BYTES && kept.reason.len() <= MAX_LETTER_REASON_BYTES);
+        let is_whole = kept.body == letter.body.replace('\0', "\\x00");
+        let account = format!("the message has {} bytes", letter.body.len());
+        assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", letter.key, kept.reason);
+    }
+    // Once, and not compared in its storable form: its hash takes the largest part of this rule's time.
+    let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
+    park(rig, std::slice::from_ref(&large)).await;
+    let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");
+    assert_eq!(kept.body.len(), MAX_LETTER_BODY_BYTES);
+    assert!(kept.reason.contains("the message has 10000000 bytes"), "{}", kept.reason);
+    assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), letters.len() + 1);
+}
+
+/// Parking what is already open changes nothing: the first reason stays, and there is one row.
+pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRig) {
+    let first = dead_letter("queue", "key");
+    park(rig, std::slice::from_ref(&first)).await;
+    let again =
+        DeadLetter { reason: "later".into(), died_at: later(9), body: "other".into(), ..first.clone() };
+    park(rig, &[again.clone(), again]).await;
+    assert_eq!(parked(rig, "queue", "key").await, Some(first));
+    assert_eq!(keys(rig).await, ["key"]);
+}
+
+/// Parking in the same unit twice is once.
+pub async fn parking_a_dead_letter_twice_in_a_unit_is_once(rig: &dyn StoreRig) {
+    let first = dead_letter("queue", "key");
+    in_unit!(rig, |unit| {
+        unit.outbox()
+            .park(&[first.clone(), DeadLetter { reason: "twin".into(), ..first.clone() }])
+            .await
+            .unwrap();
+        unit.outbox().park(&[DeadLetter { reason: "later".into(), ..first.clone() }]).await.unwrap();
+        unit.outbox().park(&[]).await.unwrap();
+    });
+    assert_eq!(parked(rig, "queue", "key").await, Some(first));
+    assert_eq!(keys(rig).await, ["key"]);
+}
+
+/// One that a person replayed or discarded is opened again when it dies again, with the new reason and time; its place
+/// and what was decided are kept.
+pub async fn a_dead_letter_that_was_decided_is_opened_again(rig: &dyn StoreRig) {
+    for (key, status) in
+        [("replayed", DeadLetterStatus::Replayed), ("discarded", DeadLetterStatus::Discarded)]
+    {
+        park(rig, &[dead_letter("queue", key)]).await;
+        opens_again_after(rig, key, status).await;
+    }
+    assert_eq!(keys(rig).await, ["discarded", "replayed"]);
+}
+
+/// One that is being replayed is opened again as well: it has died again before the confirm was written down.
+pub async fn a_dead_letter_that_is_being_replayed_is_opened_again(rig: &dyn StoreRig) {
+    park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
+    opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;
+    assert_eq!(keys(rig).await, ["second", "first"]);
+}
+
+async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStatus) {
+    decide(rig, key, status, Some("looked at it"), 5).await;
+    let decided = parked(rig, "queue", key).await.unwrap();
+    let again = DeadLetter {
+        reason: "again".into(),
+        died_at: later(9),
+        body: "other".into(),
+        event_type: None,
+        ..dead_letter("queue", key)
+    };
+    park(rig, &[again]).await;
+    let expected =
+        DeadLetter { status: DeadLetterStatus::Open, reason: "again".into(), died_at: later(9), ..decided };
+    assert_eq!(parked(rig, "queue", key).await.as_ref(), Some(&expected), "after {status:?}");
+    assert_eq!((expected.decided_at, expected.note.as_deref()), (Some(later(5)), Some("looked at it")));
+}
+
+/// Pages run from the last parked to the first, whenever each died, and begin below the number asked for.
+pub async fn pages_of_dead_letters_run_from_the_last_parked_down(rig: &dyn StoreRig) {
+    let all = [("a", 9), ("b", -50), ("c", 50), ("d", 1), ("e", 0)];
+    for (key, at) in all {
+        park(rig, &[DeadLetter { died_at: later(at), ..dead_letter("queue", key) }]).await;
+    }
+    park(rig, &[dead_letter("queue", "a")]).await;
+    decide(rig, "b", DeadLetterStatus::Discarded, None, 5).await;
+    let any = DeadLetterFilter::default();
+    let (first, next) = page(rig, &any, None, 2).await;
+    assert_eq!(first, ["e", "d"]);
+    let (second, next) = page(rig, &any, next, 2).await;
+    assert_eq!(second, ["c", "b"]);
+    let (last, next) = page(rig, &any, next, 2).await;
+    assert_eq!(last, ["a"]);
+    assert_eq!(page(rig, &any, next, 2).await, (Vec::new(), None));
+}
+
+/// Each part of a filter narrows the page; together they all hold.
+pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn StoreRig) {
+    let letters = [
+        dead_letter("queue", "plain"),
+        dead_letter("other", "elsewhere"),
+        DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") },
+        DeadLetter { event_type: Some(BOOK_ADDED.into()), ..dead_letter("queue", "added") },
+        DeadLetter { event_type: None, ..dead_letter("queue", "stray") },
+        dead_letter("queue", "discarded"),
+    ];
+    park(rig, &letters).await;
+    decide(rig, "discarded", DeadLetterStatus::Discarded, None, 5).await;
+    let any = DeadLetterFilter::default();
+    let cases: [(DeadLetterFilter, &[&str]); 8] = [
+        (DeadLetterFilter { tenant: Some(tenant(2)), ..any.clone() }, &["foreign"]),
+        (DeadLetterFilter { tenant: Some(tenant(3)), ..any.clone() }, &[]),
+        (DeadLetterFilter { queue: Some("other".into()), ..any.clone() }, &["elsewhere"]),
+        (DeadLetterFilter { queue: Some("Queue".into()), ..any.clone() }, &[]),
+        (DeadLetterFilter { event_type: Some(BOOK_ADDED.into()), ..any.clone() }, &["added"]),
+        (DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..any.clone() }, &["discarded"]),
+        (DeadLetterFilter { status: Some(DeadLetterStatus::Replaying), ..any }, &[]),
+        (
+            DeadLetterFilter {
+                tenant: Some(TenantId::DEFAULT),
+                queue: Some("queue".into()),
+                event_type: Some(BOOK_LENT.into()),
+                status: Some(DeadLetterStatus::Open),
+            },
+            &["plain"],
+        ),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(page(rig, &filter, None, 100).await.0, expected, "{filter:?}");
+    }
+}
+
+async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
+    let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+    let letters =
+        view(rig).await.outbox_view().dead_letters_of(&keys).await.expect("dead letters can be read");
+    letters.into_iter().map(|letter| format!("{} {}", letter.queue, letter.key)).collect()
+}
+
+/// Under keys are found all letters, at whatever queue they died, in the order in which they were first parked.
+pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked(rig: &dyn StoreRig) {
+    park(rig, &[dead_letter("b", "z"), dead_letter("a", "y"), dead_letter("a", "z")]).await;
+    park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;
+    in_unit!(rig, |unit| {
+        let discard = decision("b", "z", DeadLetterStatus::Discarded);
+        changes_one(unit.outbox().decide(&discard).await);
+    });
+    park(rig, &[dead_letter("b", "z")]).await;
+    assert_eq!(under(rig, &["y", "missing", "z", "y"]).await, ["b z", "a y", "a z", "b y"]);
+    assert_eq!(under(rig, &["Z"]).await, ["c Z"]);
+    assert_eq!(under(rig, &[]).await, [""; 0]);
+    let many: Vec<_> = (0..300).map(|n| format!("k{n:03}")).collect();
+    park(rig, &many.iter().map(|key| dead_letter("many", key)).collect::<Vec<_>>()).await;
+    let wanted: Vec<_> = many.iter().rev().chain(&many[297..]).map(String::as_str).collect();
+    let expected: Vec<_> = many.iter().map(|key| format!("many {key}")).collect();
+    assert_eq!(under(rig, &wanted).await, expected);
+}
+
+/// Queue and key together say which, byte by byte.
+pub async fn dead_letters_are_told_apart_by_queue_and_key(rig: &dyn StoreRig) {
+    let all = [("queue", "key-a"), ("queue", "Key-A"), ("other", "key-a"), ("Queue", "key-a")];
+    for (n, (queue, key)) in all.into_iter().enumerate() {
+        park(rig, &[DeadLetter { reason: n.to_string(), ..dead_letter(queue, key) }]).await;
+    }
+    for (n, (queue, key)) in all.into_iter().enumerate() {
+        assert_eq!(parked(rig, queue, key).await.map(|letter| letter.reason), Some(n.to_string()));
+    }
+    let of_queue = DeadLetterFilter { queue: Some("queue".into()), ..DeadLetterFilter::default() };
+    assert_eq!(page(rig, &of_queue, None, 10).await.0, ["Key-A", "key-a"]);
+}
+
+/// What a person still has to see through is counted: open, or on its way back, for one tenant or for all.
+pub async fn undecided_dead_letters_are_open_or_being_replayed(rig: &dyn StoreRig) {
+    let undecided = async |of: Option<i64>| {
+        view(rig)
+            .await
+            .outbox_view()
+            .undecided_dead_letters(of.map(tenant))
+            .await
+            .expect("letters can be counted")
+    };
+    assert_eq!(undecided(None).await, 0);
+    let foreign = DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") };
+    let own = ["open", "replaying", "replayed", "discarded"].map(|key| dead_letter("queue", key));
+    park(rig, &own).await;
+    park(rig, &[foreign]).await;
+    decide(rig, "replaying", DeadLetterStatus::Replaying, None, 5).await;
+    decide(rig, "replayed", DeadLetterStatus::Replayed, None, 5).await;
+    decide(rig, "discarded", DeadLetterStatus::Discarded, None, 5).await;
+    assert_eq!((undecided(Some(1)).await, undecided(Some(2)).await, undecided(Some(3)).await), (2, 1, 0));
+    assert_eq!(undecided(None).await, 3);
+}

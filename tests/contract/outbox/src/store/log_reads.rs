@@ -1,0 +1,203 @@
+//! What people see of the consume log.
+
+use chrono::TimeDelta;
+use handover_events::{AggregateRef, ConsumeStatus, TenantId};
+use handover_outbox::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption, Expected};
+
+use super::consume::{in_status, record};
+use super::{StoreRig, view};
+use crate::samples::{AWKWARD, aggregate, as_consumed, consumption, event, event_id, later, tenant};
+
+fn row(consumer: &str, id: &str) -> Consumption {
+    consumption(consumer, &event(id, 7, 1))
+}
+
+fn moved(from: &Consumption, status: ConsumeStatus) -> Consumption {
+    Consumption { expected: Expected::At(from.status, from.attempts), status, ..from.clone() }
+}
+
+async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<Consumed> {
+    let ids: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
+    view(rig).await.outbox_view().consumed_of(&ids).await.expect("the log can be read")
+}
+
+fn names(rows: Vec<Consumed>) -> Vec<String> {
+    rows.into_iter().map(|row| format!("{} {}", row.consumer, row.event_id)).collect()
+}
+
+/// The rows of a page, and the number that the next one begins below.
+async fn page(
+    rig: &dyn StoreRig,
+    filter: &ConsumedFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> (Vec<String>, Option<i64>) {
+    let page = view(rig)
+        .await
+        .outbox_view()
+        .consumed_page(filter, before, limit)
+        .await
+        .expect("the log can be read");
+    assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
+    let next = page.last().map(|row| row.id);
+    (names(page.into_iter().map(|row| row.effect).collect()), next)
+}
+
+/// A row of the log is shown with all it has, as it stands now.
+pub async fn rows_of_the_log_are_shown_whole(rig: &dyn StoreRig) {
+    let first = Consumption {
+        status: ConsumeStatus::Failed,
+        attempts: 2,
+        next_retry_time: Some(later(5) + TimeDelta::microseconds(1)),
+        error_message: Some(format!("消息消费失败: {AWKWARD}")),
+        idempotency_key: Some("book:7:loan".into()),
+        aggregate: AggregateRef { tenant: tenant(2), kind: "Refund".into(), id: -7 },
+        aggregate_seq: 17,
+        event_type: "BOOK_TELEPORTED".into(),
+        payload_hash: "f".repeat(64),
+        trace_id: "trace-9".into(),
+        cost_ms: 1_234,
+        ..row("inventory", "full")
+    };
+    let bare = row("webhooks", "full");
+    record(rig, &[first.clone(), bare.clone()]).await;
+    assert_eq!(of(rig, &["full"]).await, [as_consumed(&first), as_consumed(&bare)]);
+    let now = Consumption {
+        consume_result: Some(AWKWARD.into()),
+        lease_until: Some(later(30)),
+        error_message: None,
+        consume_time: later(9),
+        ..moved(&first, ConsumeStatus::Processing)
+    };
+    record(rig, std::slice::from_ref(&now)).await;
+    let page =
+        view(rig).await.outbox_view().consumed_page(&ConsumedFilter::default(), None, 10).await.unwrap();
+    let page: Vec<_> = page.into_iter().map(|row| row.effect).collect();
+    assert_eq!(page, [as_consumed(&bare), as_consumed(&now)]);
+}
+
+/// The rows of events come in the order in which they were first written, whatever became of them since.
+pub async fn rows_of_events_come_in_the_order_in_which_they_were_first_written(rig: &dyn StoreRig) {
+    let first = in_status(ConsumeStatus::Waiting, row("webhooks", "b"));
+    record(rig, &[first.clone(), row("inventory", "c")]).await;
+    record(rig, &[row("inventory", "a"), row("inventory", "b"), row("Inventory", "B")]).await;
+    record(rig, &[moved(&first, ConsumeStatus::Success)]).await;
+    let all = ["webhooks b", "inventory a", "inventory b"];
+    assert_eq!(names(of(rig, &["a", "missing", "b", "a"]).await), all);
+    assert_eq!(names(of(rig, &["B"]).await), ["Inventory B"]);
+    assert_eq!(names(of(rig, &[]).await), [""; 0]);
+}
+
+/// The rows of a great many events come whole, also where one is asked for twice.
+pub async fn rows_of_a_great_many_events_come_whole(rig: &dyn StoreRig) {
+    let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
+    record(rig, &ids.iter().map(|id| row("inventory", id)).collect::<Vec<_>>()).await;
+    let wanted: Vec<_> = ids.iter().rev().chain(&ids[297..]).map(String::as_str).collect();
+    let expected: Vec<_> = ids.iter().map(|id| format!("inventory {id}")).collect();
+    assert_eq!(names(of(rig, &wanted).await), expected);
+}
+
+/// Pages run from the greatest number down, each below the last number of the one before.
+pub async fn pages_of_the_log_run_from_the_greatest_number_down(rig: &dyn StoreRig) {
+    let first = in_status(ConsumeStatus::Failed, row("inventory", "a"));
+    record(rig, std::slice::from_ref(&first)).await;
+    for id in ["b", "c", "d", "e"] {
+        record(rig, &[Consumption { consume_time: later(-5), ..row("inventory", id) }]).await;
+    }
+    record(rig, &[moved(&first, ConsumeStatus::Dead)]).await;
+    let all = ConsumedFilter::default();
+    let (first, next) = page(rig, &all, None, 2).await;
+    assert_eq!(first, ["inventory e", "inventory d"]);
+    let (second, next) = page(rig, &all, next, 2).await;
+    assert_eq!(second, ["inventory c", "inventory b"]);
+    let (last, next) = page(rig, &all, next, 2).await;
+    assert_eq!(last, ["inventory a"], "a row that moved keeps its number");
+    assert_eq!(page(rig, &all, next, 2).await, (Vec::new(), None));
+}
+
+/// Each part of a filter narrows the page; together they all hold.
+pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    let rows = [
+        row("inventory", "a"),
+        row("webhooks", "a"),
+        in_status(ConsumeStatus::Dead, row("inventory", "b")),
+        Consumption { aggregate: foreign, ..in_status(ConsumeStatus::Dead, row("inventory", "c")) },
+        in_status(ConsumeStatus::Waiting, row("inventory", "d")),
+    ];
+    record(rig, &rows).await;
+    let any = ConsumedFilter::default();
+    let (inventory, dead) = (Some("inventory".to_owned()), Some(ConsumeStatus::Dead));
+    let cases: [(ConsumedFilter, &[&str]); 9] = [
+        (ConsumedFilter { tenant: Some(tenant(2)), ..any.clone() }, &["inventory c"]),
+        (ConsumedFilter { tenant: Some(tenant(3)), ..any.clone() }, &[]),
+        (ConsumedFilter { event_id: Some(event_id("a")), ..any.clone() }, &["webhooks a", "inventory a"]),
+        (ConsumedFilter { event_id: Some(event_id("A")), ..any.clone() }, &[]),
+        (ConsumedFilter { consumer: Some("webhooks".into()), ..any.clone() }, &["webhooks a"]),
+        (ConsumedFilter { consumer: Some("Webhooks".into()), ..any.clone() }, &[]),
+        (ConsumedFilter { status: dead, ..any.clone() }, &["inventory c", "inventory b"]),
+        (
+            ConsumedFilter { status: Some(ConsumeStatus::Success), consumer: inventory.clone(), ..any },
+            &["inventory a"],
+        ),
+        (
+            ConsumedFilter {
+                tenant: Some(TenantId::DEFAULT),
+                event_id: Some(event_id("b")),
+                consumer: inventory,
+                status: dead,
+            },
+            &["inventory b"],
+        ),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(page(rig, &filter, None, 100).await.0, expected, "{filter:?}");
+    }
+}
+
+/// Every status can be asked for.
+pub async fn pages_of_the_log_can_be_of_each_status(rig: &dyn StoreRig) {
+    for status in ConsumeStatus::ALL {
+        record(rig, &[in_status(*status, row("inventory", status.as_str()))]).await;
+    }
+    for status in ConsumeStatus::ALL {
+        let filter = ConsumedFilter { status: Some(*status), ..ConsumedFilter::default() };
+        assert_eq!(page(rig, &filter, None, 10).await.0, [format!("inventory {status}")]);
+    }
+}
+
+async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> Vec<(String, ConsumeStatus, u64)> {
+    let counts =
+        view(rig).await.outbox_view().consume_counts(of.map(tenant)).await.expect("the log can be counted");
+    counts.into_iter().map(|ConsumeCount { consumer, status, events }| (consumer, status, events)).collect()
+}
+
+/// The log is counted by consumer and status, in the order of their names, for one tenant or for all.
+pub async fn rows_of_the_log_are_counted_by_consumer_and_status(rig: &dyn StoreRig) {
+    assert_eq!(counted(rig, None).await, []);
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    record(
+        rig,
+        &[
+            row("webhooks", "a"),
+            in_status(ConsumeStatus::Waiting, row("inventory", "a")),
+            row("inventory", "b"),
+            row("inventory", "c"),
+            Consumption { aggregate: foreign, ..row("inventory", "d") },
+            in_status(ConsumeStatus::Dead, row("Zeta", "a")),
+        ],
+    )
+    .await;
+    let count = |consumer: &str, status: ConsumeStatus, events: u64| (consumer.to_owned(), status, events);
+    let mut all = vec![
+        count("Zeta", ConsumeStatus::Dead, 1),
+        count("inventory", ConsumeStatus::Success, 3),
+        count("inventory", ConsumeStatus::Waiting, 1),
+        count("webhooks", ConsumeStatus::Success, 1),
+    ];
+    assert_eq!(counted(rig, None).await, all);
+    all[1].2 = 2;
+    assert_eq!(counted(rig, Some(1)).await, all);
+    assert_eq!(counted(rig, Some(2)).await, [count("inventory", ConsumeStatus::Success, 1)]);
+    assert_eq!(counted(rig, Some(3)).await, []);
+}

@@ -1,0 +1,350 @@
+//! Which rows of the outbox may be published now, and when the next one may.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::{AggregateRef, Partition, PartitionSet};
+use handover_outbox::ports::{DueQuery, NewEvent, OnFailed};
+
+use super::{StoreRig, in_unit, view};
+use crate::samples::{
+    BOOK, BOOK_OVERDUE, confirmed, due_at, event, event_id, later, of_type, partition, start, tenant,
+    to_failed, to_retry,
+};
+
+use OnFailed::{Continue, Hold};
+
+async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
+    in_unit!(rig, |unit| unit.outbox().append(events).await.expect("events are appended"));
+}
+
+async fn retry(rig: &dyn StoreRig, id: &str, due: Option<DateTime<Utc>>) {
+    let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry(id, due)], start()).await.unwrap());
+    assert_eq!(moved, 1, "{id} waits for its retry");
+}
+
+async fn fail(rig: &dyn StoreRig, id: &str) {
+    let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_failed(id)], start()).await.unwrap());
+    assert_eq!(moved, 1, "{id} is given up");
+}
+
+async fn due_of(
+    rig: &dyn StoreRig,
+    set: PartitionSet,
+    now: DateTime<Utc>,
+    mode: OnFailed,
+    limit: u32,
+) -> Vec<String> {
+    let rows = view(rig)
+        .await
+        .outbox_view()
+        .outbox_due(&DueQuery { partitions: set, on_failed: mode, limit, ..due_at(now) })
+        .await
+        .expect("what is due can be read");
+    rows.into_iter().map(|row| row.event_id.into()).collect()
+}
+
+async fn due(rig: &dyn StoreRig, now: DateTime<Utc>) -> Vec<String> {
+    due_of(rig, PartitionSet::ALL, now, Continue, 100).await
+}
+
+async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
+    due_of(rig, PartitionSet::ALL, start(), Hold, 100).await
+}
+
+async fn next_due(rig: &dyn StoreRig, set: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("when the next is due can be read")
+}
+
+/// New rows are due at once, smallest id first.
+pub async fn new_rows_are_due_in_the_order_of_their_ids(rig: &dyn StoreRig) {
+    append(rig, &[event("c", 3, 1), event("a", 1, 1), event("b", 2, 1)]).await;
+    append(rig, &[event("d", 1, 2)]).await;
+    assert_eq!(due(rig, start()).await, ["c", "a", "b", "d"]);
+}
+
+/// `limit` bounds the answer; what is left out comes once the first are settled.
+pub async fn no_more_rows_come_than_the_limit_says(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
+    assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["a", "b"]);
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .mark_sent(&[&confirmed("a"), &confirmed("b")], start())
+        .await
+        .unwrap());
+    assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["c"]);
+}
+
+/// Rows of other partitions are somebody else's.
+pub async fn only_rows_of_the_partitions_asked_for_are_due(rig: &dyn StoreRig) {
+    let all: Vec<_> =
+        Partition::all().map(|p| event(&format!("p{}", p.number()), i64::from(p.number()) + 1, 1)).collect();
+    append(rig, &all).await;
+    let mine: PartitionSet = [partition(5), partition(64)].into_iter().collect();
+    assert_eq!(due_of(rig, mine, start(), Continue, 100).await, ["p4", "p63"]);
+    assert_eq!(due_of(rig, PartitionSet::EMPTY, start(), Continue, 100).await, [""; 0]);
+    assert_eq!(due(rig, start()).await.len(), 64);
+}
+
+/// The partition of a row follows from tenant and aggregate id alone, also for great and for negative ids.
+pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &dyn StoreRig) {
+    let ids = [0, 1, 63, 64, -1, -65, i64::MAX, i64::MIN, 9_007_199_254_740_991];
+    let of = |tenant_id: i64, id: i64| AggregateRef { tenant: tenant(tenant_id), kind: BOOK.into(), id };
+    let aggregates: Vec<_> =
+        [1, 2, 9_007_199_254_740_991].iter().flat_map(|t| ids.map(|id| of(*t, id))).collect();
+    let about = |(n, aggregate): (usize, &AggregateRef)| NewEvent {
+        aggregate: aggregate.clone(),
+        ..event(&format!("e{n}"), 1, 1)
+    };
+    append(rig, &aggregates.iter().enumerate().map(about).collect::<Vec<_>>()).await;
+    for (n, aggregate) in aggregates.iter().enumerate() {
+        let own: PartitionSet = [Partition::of(aggregate.tenant, aggregate.id)].into_iter().collect();
+        let seen = due_of(rig, own, start(), Continue, 100).await;
+        assert!(seen.contains(&format!("e{n}")), "{aggregate:?} is not in {own:?}");
+    }
+}
+
+/// Due is due: at `next_retry_time`, not a microsecond earlier.
+pub async fn a_retry_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1)]).await;
+    let due_at = later(5);
+    retry(rig, "a", Some(due_at)).await;
+    assert_eq!(due(rig, due_at - TimeDelta::microseconds(1)).await, [""; 0]);
+    assert_eq!(due(rig, due_at).await, ["a"]);
+    assert_eq!(due(rig, due_at + TimeDelta::microseconds(1)).await, ["a"]);
+}
+
+/// A NULL `next_retry_time` is due, in `RETRY` as in `NEW`.
+pub async fn a_retry_without_a_time_is_due_at_once(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 1, 2)]).await;
+    retry(rig, "a", None).await;
+    assert_eq!(due(rig, later(-1_000_000)).await, ["a", "b"]);
+}
+
+/// What is settled never comes again.
+pub async fn sent_and_failed_rows_are_never_due(rig: &dyn StoreRig) {
+    append(rig, &[event("sent", 1, 1), event("failed", 2, 1), event("new", 3, 1)]).await;
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("sent")], start()).await.unwrap());
+    fail(rig, "failed").await;
+    assert_eq!(due(rig, later(1_000_000)).await, ["new"]);
+    assert_eq!(due_of(rig, PartitionSet::ALL, later(1_000_000), Hold, 100).await, ["new"]);
+}
+
+/// A row that waits for its retry holds back later rows of its aggregate, due or not, and nobody else's.
+pub async fn a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only(rig: &dyn StoreRig) {
+    append(
+        rig,
+        &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1), event("b2", 2, 2)],
+    )
+    .await;
+    retry(rig, "a1", Some(later(5))).await;
+    retry(rig, "a2", Some(later(1))).await;
+    assert_eq!(due(rig, later(2)).await, ["b1", "b2"], "a2 is due, but a1 is not");
+    assert_eq!(due_of(rig, PartitionSet::ALL, later(2), Hold, 100).await, ["b1", "b2"]);
+    assert_eq!(due(rig, later(5)).await, ["a1", "a2", "a3", "b1", "b2"]);
+}
+
+/// A row that waits holds back later rows, never earlier ones.
+pub async fn a_row_that_waits_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
+    append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
+    retry(rig, "a2", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, ["a1"]);
+}
+
+/// Other kinds, other ids and other tenants are other aggregates, also where they share a partition.
+pub async fn an_aggregate_is_tenant_and_kind_and_id_together(rig: &dyn StoreRig) {
+    let shelf = AggregateRef { kind: "Shelf".into(), ..event("x", 7, 1).aggregate };
+    let neighbour = AggregateRef { id: 7 + 64, ..event("x", 7, 1).aggregate };
+    let stranger = AggregateRef { tenant: tenant(65), ..event("x", 7, 1).aggregate };
+    for other in [&shelf, &neighbour, &stranger] {
+        assert_eq!(Partition::of(other.tenant, other.id), partition(7), "they share a partition");
+    }
+    append(
+        rig,
+        &[
+            event("book", 7, 1),
+            NewEvent { aggregate: shelf, ..event("shelf", 7, 2) },
+            NewEvent { aggregate: neighbour, ..event("neighbour", 7, 2) },
+            NewEvent { aggregate: stranger, ..event("stranger", 7, 2) },
+        ],
+    )
+    .await;
+    retry(rig, "book", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, ["shelf", "neighbour", "stranger"]);
+    fail(rig, "book").await;
+    assert_eq!(due_under_hold(rig).await, ["shelf", "neighbour", "stranger"]);
+}
+
+/// A failed row lets later ones go on, unless the setting is to hold them.
+pub async fn a_failed_row_holds_back_later_ones_only_under_hold(rig: &dyn StoreRig) {
+    append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1)]).await;
+    fail(rig, "a1").await;
+    assert_eq!(due(rig, start()).await, ["a2", "a3", "b1"]);
+    assert_eq!(due_under_hold(rig).await, ["b1"]);
+}
+
+/// Under hold a failed row holds what is later; what is earlier goes on.
+pub async fn a_failed_row_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
+    append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
+    fail(rig, "a2").await;
+    assert_eq!(due_under_hold(rig).await, ["a1"]);
+    assert_eq!(due(rig, start()).await, ["a1", "a3"]);
+}
+
+/// What has no place in the order waits for nothing.
+pub async fn an_event_of_an_unordered_type_is_never_held_back(rig: &dyn StoreRig) {
+    append(rig, &[event("a1", 1, 1), of_type(BOOK_OVERDUE, event("overdue", 1, 2)), event("a3", 1, 3)]).await;
+    retry(rig, "a1", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, ["overdue"]);
+    fail(rig, "a1").await;
+    assert_eq!(due_under_hold(rig).await, ["overdue"]);
+}
+
+/// What has no place in the order holds back nothing, neither waiting nor failed.
+pub async fn an_event_of_an_unordered_type_holds_back_nothing(rig: &dyn StoreRig) {
+    append(rig, &[of_type(BOOK_OVERDUE, event("overdue", 1, 1)), event("a1", 1, 1), event("a2", 1, 2)]).await;
+    retry(rig, "overdue", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, ["a1", "a2"]);
+    fail(rig, "overdue").await;
+    assert_eq!(due_under_hold(rig).await, ["a1", "a2"]);
+}
+
+/// Which types have no place in the order is the caller's to say: none, or several.
+pub async fn which_types_are_unordered_is_asked_for(rig: &dyn StoreRig) {
+    let of = |name: &str, id: &str, seq: i64| NewEvent { event_type: name.into(), ..event(id, 1, seq) };
+    append(rig, &[of("HELLO", "hello", 1), of("REMINDER", "reminder", 2), of("DONE", "done", 3)]).await;
+    retry(rig, "hello", Some(later(5))).await;
+    let due = async |names: &[&str], on_failed: OnFailed| {
+        let unordered = names.iter().copied().collect();
+        let query = DueQuery { unordered, on_failed, ..due_at(start()) };
+        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("what is due can be read");
+        rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>()
+    };
+    assert_eq!(due(&[], Continue).await, [""; 0], "HELLO waits, and the others behind it");
+    assert_eq!(due(&["REMINDER"], Continue).await, ["reminder"]);
+    assert_eq!(due(&["REMINDER", "HELLO", "BYE"], Continue).await, ["reminder", "done"]);
+    fail(rig, "hello").await;
+    assert_eq!(due(&[], Hold).await, [""; 0]);
+    assert_eq!(due(&["DONE", "REMINDER"], Hold).await, ["reminder", "done"]);
+    assert_eq!(due(&["HELLO"], Hold).await, ["reminder", "done"]);
+}
+
+/// A type that we do not know has its place in the order like any other.
+pub async fn an_unknown_type_is_ordered_like_any_other(rig: &dyn StoreRig) {
+    let unknown = |id: &str, seq: i64| NewEvent { event_type: "SOMETHING_ELSE".into(), ..event(id, 1, seq) };
+    append(rig, &[unknown("a1", 1), event("a2", 1, 2), unknown("a3", 3)]).await;
+    retry(rig, "a1", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, [""; 0]);
+}
+
+/// Within an aggregate rows come by `aggregate_seq` and then by id, whatever the order of insertion.
+pub async fn rows_of_an_aggregate_come_by_their_sequence_then_by_id(rig: &dyn StoreRig) {
+    append(rig, &[event("a3", 1, 3), event("a1", 1, 1), event("a2-first", 1, 2), event("a2-second", 1, 2)])
+        .await;
+    assert_eq!(due(rig, start()).await, ["a1", "a2-first", "a2-second", "a3"]);
+}
+
+/// Of two rows with one sequence number the smaller id is the earlier: it holds the other, not the reverse.
+pub async fn of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier(rig: &dyn StoreRig) {
+    append(
+        rig,
+        &[event("a-first", 1, 1), event("a-second", 1, 1), event("b-first", 2, 1), event("b-second", 2, 1)],
+    )
+    .await;
+    retry(rig, "a-first", Some(later(5))).await;
+    retry(rig, "b-second", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, ["b-first"]);
+}
+
+/// A row with a greater id but a smaller sequence number (one inserted by hand has 0) holds back what it precedes.
+pub async fn an_earlier_sequence_number_holds_back_a_smaller_id(rig: &dyn StoreRig) {
+    append(rig, &[event("a2", 1, 2), event("by-hand", 1, 0), event("b", 2, 1)]).await;
+    retry(rig, "by-hand", Some(later(5))).await;
+    assert_eq!(due(rig, start()).await, ["b"]);
+    fail(rig, "by-hand").await;
+    assert_eq!(due_under_hold(rig).await, ["b"]);
+    assert_eq!(due(rig, start()).await, ["a2", "b"]);
+}
+
+/// Whatever the limit cuts off: no row comes without the earlier due rows of its aggregate, and some row comes.
+pub async fn no_limit_separates_a_row_from_its_earlier_due_ones(rig: &dyn StoreRig) {
+    // (aggregate, sequence) in the order of insertion; some ids run against the sequence.
+    let plan = [(1, 2), (2, 1), (1, 1), (3, 5), (2, 2), (1, 0), (3, 4), (3, 3), (2, 3), (4, 1)];
+    let events: Vec<_> =
+        plan.iter().map(|(book, seq)| event(&format!("{book}-{seq}"), *book, *seq)).collect();
+    append(rig, &events).await;
+    for limit in 1..=10 {
+        let rows =
+            view(rig).await.outbox_view().outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
+        assert!(!rows.is_empty(), "all ten are due, so some come at a limit of {limit}");
+        assert!(rows.len() <= limit as usize, "{} rows came at a limit of {limit}", rows.len());
+        for aggregate in 1..=4 {
+            let mut all: Vec<_> =
+                plan.iter().filter(|(book, _)| *book == aggregate).map(|(_, seq)| *seq).collect();
+            all.sort_unstable();
+            let came: Vec<_> = rows
+                .iter()
+                .filter(|row| row.aggregate.id == aggregate)
+                .map(|row| row.aggregate_seq)
+                .collect();
+            assert_eq!(came, all[..came.len()], "aggregate {aggregate} at a limit of {limit}");
+        }
+    }
+}
+
+/// Thousands of blocked rows delay nobody else: they are not counted against the limit.
+pub async fn rows_that_are_held_back_do_not_count_against_the_limit(rig: &dyn StoreRig) {
+    let blocked: Vec<_> = (1..=40)
+        .flat_map(|n| {
+            [
+                event(&format!("head{n}"), n, 1),
+                event(&format!("held{n}"), n, 2),
+                event(&format!("also{n}"), n, 3),
+            ]
+        })
+        .collect();
+    append(rig, &blocked).await;
+    let waiting: Vec<_> = (1..=40).map(|n| to_retry(&format!("head{n}"), Some(later(5)))).collect();
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&waiting, start()).await.unwrap());
+    append(rig, &[event("free1", 50, 1), event("free2", 51, 1), event("free3", 51, 2)]).await;
+    assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["free1", "free2"]);
+
+    let given_up: Vec<_> = (1..=40).map(|n| to_failed(&format!("head{n}"))).collect();
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&given_up, start()).await.unwrap());
+    assert_eq!(due_of(rig, PartitionSet::ALL, start(), Hold, 2).await, ["free1", "free2"]);
+}
+
+/// A unit sees what it wrote itself when it asks what is due.
+pub async fn a_unit_sees_its_own_marks_in_what_is_due(rig: &dyn StoreRig) {
+    append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("a1")], start()).await.unwrap();
+        let rows = unit.outbox().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+        assert_eq!(rows.iter().map(|row| &row.event_id).collect::<Vec<_>>(), [&event_id("a2")]);
+    });
+}
+
+/// The next due time is the earliest one after `now`.
+pub async fn the_next_due_time_is_the_earliest_after_now(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1), event("d", 4, 1)]).await;
+    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, None, "new rows wait for no time");
+    retry(rig, "a", Some(later(9))).await;
+    retry(rig, "b", Some(later(5))).await;
+    retry(rig, "c", None).await;
+    retry(rig, "d", Some(later(-5))).await;
+    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, Some(later(5)));
+    assert_eq!(next_due(rig, PartitionSet::ALL, later(5)).await, Some(later(9)), "strictly after now");
+    assert_eq!(next_due(rig, PartitionSet::ALL, later(9)).await, None);
+}
+
+/// The next due time is that of a pending row in one of the partitions.
+pub async fn the_next_due_time_counts_pending_rows_of_the_partitions_only(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
+    retry(rig, "a", Some(later(5))).await;
+    retry(rig, "b", Some(later(6))).await;
+    retry(rig, "c", Some(later(7))).await;
+    let others: PartitionSet = [partition(2), partition(3)].into_iter().collect();
+    assert_eq!(next_due(rig, others, start()).await, Some(later(6)));
+    assert_eq!(next_due(rig, PartitionSet::EMPTY, start()).await, None);
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("a")], start()).await.unwrap());
+    fail(rig, "b").await;
+    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, Some(later(7)));
+}

@@ -1,0 +1,101 @@
+//! What people see of the outbox: all about an aggregate, and how much there is.
+
+use handover_events::{AggregateRef, TenantId};
+use handover_outbox::ports::{NewEvent, OutboxCounts};
+
+use super::outbox::append;
+use super::{StoreRig, in_unit, view};
+use crate::samples::{
+    BOOK_OVERDUE, aggregate, confirmed, event, later, of_type, start, tenant, to_failed, to_retry,
+};
+
+async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
+    let rows = view(rig).await.outbox_view().outbox_about(aggregates).await.expect("rows can be read");
+    rows.into_iter().map(|row| row.event_id.into()).collect()
+}
+
+/// All rows about the aggregates come by aggregate, sequence and id, whatever their status and type.
+pub async fn rows_about_aggregates_come_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    let other_kind = AggregateRef { kind: "book".into(), ..aggregate(7) };
+    append(
+        rig,
+        &[
+            event("third", 7, 3),
+            event("first", 7, 1),
+            of_type(BOOK_OVERDUE, event("first-too", 7, 1)),
+            event("second", 7, 2),
+            event("elsewhere", 8, 1),
+            NewEvent { aggregate: foreign.clone(), ..event("foreign", 7, 1) },
+            NewEvent { aggregate: other_kind, ..event("other-kind", 7, 1) },
+        ],
+    )
+    .await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("first")], start()).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("second")], start()).await.unwrap();
+    });
+    let of_seven = ["first", "first-too", "second", "third"];
+    assert_eq!(about(rig, &[aggregate(7)]).await, of_seven);
+    let all = [aggregate(8), foreign, aggregate(9), aggregate(7), aggregate(8)];
+    assert_eq!(about(rig, &all).await, [&of_seven[..], &["elsewhere", "foreign"]].concat());
+    assert_eq!(about(rig, &[]).await, [""; 0]);
+}
+
+/// A great many aggregates are looked up whole.
+pub async fn rows_about_a_great_many_aggregates_come_whole(rig: &dyn StoreRig) {
+    let events: Vec<_> = (1..=300).map(|n| event(&format!("e{n:03}"), n, 1)).collect();
+    append(rig, &events).await;
+    let aggregates: Vec<_> = (1..=300).rev().chain([5, 7]).map(aggregate).collect();
+    let expected: Vec<_> = events.iter().map(|event| event.event_id.to_string()).collect();
+    assert_eq!(about(rig, &aggregates).await, expected);
+}
+
+async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> OutboxCounts {
+    view(rig).await.outbox_view().outbox_counts(of.map(tenant)).await.expect("rows can be counted")
+}
+
+/// Rows are counted by status, and the oldest of what is pending is told by when it happened.
+pub async fn rows_are_counted_by_status(rig: &dyn StoreRig) {
+    assert_eq!(counted(rig, None).await, OutboxCounts::default());
+    let at = |id: &str, book: i64, at: i64| NewEvent { occurred_at: later(at), ..event(id, book, 1) };
+    let events = [
+        at("sent", 1, 1),
+        at("failed", 2, 2),
+        at("new", 3, 9),
+        at("retry", 4, 5),
+        at("new-too", 5, 7),
+        at("sent-too", 6, 3),
+        at("third-sent", 7, 8),
+    ];
+    append(rig, &events).await;
+    in_unit!(rig, |unit| {
+        let proofs = ["sent", "sent-too", "third-sent"].map(confirmed);
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(10)).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed"), to_retry("retry", None)], later(10)).await.unwrap();
+    });
+    let expected = OutboxCounts { new: 2, retry: 1, sent: 3, failed: 1, oldest_pending: Some(later(5)) };
+    assert_eq!(counted(rig, None).await, expected);
+    in_unit!(rig, |unit| {
+        let proofs = ["new", "retry", "new-too"].map(confirmed);
+        unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(11)).await.unwrap();
+    });
+    let expected = OutboxCounts { new: 0, retry: 0, sent: 6, failed: 1, oldest_pending: None };
+    assert_eq!(counted(rig, None).await, expected);
+}
+
+/// Rows are counted for one tenant, or for all together.
+pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    let old = NewEvent { aggregate: foreign, occurred_at: later(-9), ..event("foreign", 7, 1) };
+    append(rig, &[event("own", 7, 1), event("own-too", 7, 2), old]).await;
+    let new = |new: u64, oldest: i64| OutboxCounts {
+        new,
+        oldest_pending: Some(later(oldest)),
+        ..OutboxCounts::default()
+    };
+    assert_eq!(counted(rig, Some(TenantId::DEFAULT.get())).await, new(2, 0));
+    assert_eq!(counted(rig, Some(2)).await, new(1, -9));
+    assert_eq!(counted(rig, Some(3)).await, OutboxCounts::default());
+    assert_eq!(counted(rig, None).await, new(3, -9));
+}

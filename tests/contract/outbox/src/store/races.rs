@@ -1,0 +1,198 @@
+//! What happens when several want the same row of the outbox at once: exactly one gets it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use handover_events::ConsumeStatus;
+use handover_outbox::ports::{Changed, Consumption, Expected, OutboxFilter, PartitionHold, StoreError};
+use tokio::sync::{Barrier, oneshot};
+
+use super::super::{PATIENCE, within};
+use super::{StoreRig, begin, in_unit, view};
+use crate::racing::{RACERS, one_changed, one_succeeded, race};
+use crate::samples::{confirmed, consumption, dead_letter, event, event_id, partition, relay, start};
+use crate::work::{changes_one, commit};
+
+/// One event id appended many times at once is one row.
+pub async fn of_units_that_append_one_event_exactly_one_does(rig: &dyn StoreRig) {
+    let outcomes = race(&rig.store(), |unit, n| {
+        Box::pin(async move { unit.outbox().append(&[event("e", n as i64, 1)]).await })
+    })
+    .await;
+    let winner = one_succeeded(outcomes);
+    let rows = view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.aggregate.id).collect::<Vec<_>>(), [winner as i64]);
+}
+
+/// The row of the log of an event that failed so often.
+fn failed(attempts: u32) -> Consumption {
+    let status = ConsumeStatus::Failed;
+    Consumption { status, attempts, ..consumption("inventory", &event("e", 7, 1)) }
+}
+
+/// The row of its second attempt, which succeeded.
+fn again() -> Consumption {
+    Consumption {
+        expected: Expected::At(ConsumeStatus::Failed, 1),
+        attempts: 2,
+        ..consumption("inventory", &event("e", 7, 1))
+    }
+}
+
+/// Asserts that one worker had an effect, an event of its own: no key of the effect stops the others.
+async fn one_effect(rig: &dyn StoreRig) {
+    let rows = view(rig).await.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+}
+
+/// One event that eight workers consume for the first time at once takes effect once.
+pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn StoreRig) {
+    let outcomes = race(&rig.store(), |unit, n| {
+        Box::pin(async move {
+            unit.outbox().append(&[event(&format!("effect-{n}"), n as i64, 1)]).await?;
+            unit.outbox().record(&[consumption("inventory", &event("e", 7, 1))]).await
+        })
+    })
+    .await;
+    one_succeeded(outcomes);
+    one_effect(rig).await;
+}
+
+/// One event that eight workers try again at once takes effect once.
+pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
+    let outcomes = race(&rig.store(), |unit, n| {
+        Box::pin(async move {
+            unit.outbox().append(&[event(&format!("effect-{n}"), n as i64, 1)]).await?;
+            unit.outbox().record(&[again()]).await
+        })
+    })
+    .await;
+    one_succeeded(outcomes);
+    one_effect(rig).await;
+}
+
+/// Reading first and writing then does not change that: a worker that read an old row has no effect.
+pub async fn of_workers_that_read_and_then_try_again_exactly_one_does(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
+    // Where units run side by side, all of them have read before any writes; a unit that is tried again does not wait.
+    let side_by_side = rig.capabilities().side_by_side;
+    let all_have_read = Arc::new(Barrier::new(RACERS));
+    let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
+    let outcomes = race(&rig.store(), move |unit, n| {
+        let (all_have_read, waited) = (all_have_read.clone(), waited.clone());
+        Box::pin(async move {
+            let seen = unit.outbox().consumption("inventory", &event_id("e")).await?.unwrap();
+            if side_by_side && !waited[n].swap(true, Ordering::Relaxed) {
+                all_have_read.wait().await;
+            }
+            if seen.status != ConsumeStatus::Failed {
+                return Ok(Changed::None);
+            }
+            unit.outbox().append(&[event(&format!("effect-{n}"), n as i64, 1)]).await?;
+            unit.outbox().record(&[again()]).await?;
+            Ok(Changed::One)
+        })
+    })
+    .await;
+    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+        Err(StoreError::Conflict { .. }) => Ok(Changed::None),
+        outcome => outcome,
+    });
+    one_changed(outcomes.collect());
+    one_effect(rig).await;
+}
+
+/// One row confirmed many times at once is counted once.
+pub async fn of_units_that_settle_one_row_exactly_one_does(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| unit.outbox().append(&[event("e", 7, 1)]).await.unwrap());
+    let outcomes = race(&rig.store(), |unit, _| {
+        Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
+    })
+    .await;
+    let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).sum();
+    assert_eq!(moved, 1);
+}
+
+/// A free partition that eight relays take at once is one relay's, one epoch later.
+pub async fn of_relays_that_take_one_partition_exactly_one_does(rig: &dyn StoreRig) {
+    let of = partition(7);
+    let seen =
+        view(rig).await.outbox_view().partition_leases().await.unwrap().remove(usize::from(of.number()));
+    let free = seen.clone();
+    let outcomes = race(&rig.store(), move |unit, n| {
+        let free = free.clone();
+        Box::pin(async move { unit.outbox().take_partition(&relay(&format!("r{n}")), &free, 60_000).await })
+    })
+    .await;
+    let winner = one_changed(outcomes);
+    let lease =
+        view(rig).await.outbox_view().partition_leases().await.unwrap().remove(usize::from(of.number()));
+    assert_eq!((lease.owner, lease.epoch), (Some(relay(&format!("r{winner}"))), seen.epoch + 1));
+}
+
+/// While a settlement is under way nobody takes the partitions that it fenced.
+pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dyn StoreRig) {
+    let of = partition(7);
+    let index = usize::from(of.number());
+    let free = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
+    in_unit!(rig, |unit| {
+        changes_one(unit.outbox().take_partition(&relay("r1"), &free, 60_000).await);
+        unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
+    });
+    let held = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
+    let hold = PartitionHold { partition: of, epoch: held.epoch };
+    let mut settling = begin(rig).await;
+    assert!(settling.outbox().fence(&relay("r1"), &[hold]).await.unwrap().contains(of));
+
+    let (store, (started, starts)) = (rig.store(), oneshot::channel());
+    let taker = tokio::spawn(async move {
+        started.send(()).unwrap();
+        loop {
+            let work = async {
+                let mut unit = store.begin().await?;
+                let taken = unit.outbox().take_partition(&relay("r2"), &held, 60_000).await?;
+                unit.commit().await?;
+                Ok(taken)
+            };
+            match work.await {
+                Err(StoreError::Transient(_)) => tokio::task::yield_now().await,
+                outcome => return outcome,
+            }
+        }
+    });
+    starts.await.unwrap();
+    for _ in 0..20 {
+        let leases = within("reading beside the settlement", async {
+            view(rig).await.outbox_view().partition_leases().await
+        })
+        .await;
+        assert_eq!(leases.unwrap()[index].owner, Some(relay("r1")), "taken in the middle of a settlement");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(settling.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
+    commit(settling).await;
+    let taken = tokio::time::timeout(PATIENCE, taker).await.expect("then it can be taken").unwrap();
+    assert_eq!(taken.unwrap(), Changed::One);
+}
+
+/// Units that write different rows at once all succeed.
+pub async fn units_that_write_different_rows_all_succeed(rig: &dyn StoreRig) {
+    let outcomes = race(&rig.store(), |unit, n| {
+        Box::pin(async move {
+            let new = event(&format!("e{n}"), n as i64 + 1, 1);
+            unit.outbox().append(std::slice::from_ref(&new)).await?;
+            unit.outbox().record(&[consumption("inventory", &new)]).await?;
+            unit.outbox().park(&[dead_letter("queue", &format!("e{n}"))]).await
+        })
+    })
+    .await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let mut view = view(rig).await;
+    let page = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
+    assert_eq!(page.len(), RACERS);
+    let events: Vec<_> = page.into_iter().map(|row| row.event_id).collect();
+    assert_eq!(view.outbox_view().consumed_of(&events).await.unwrap().len(), RACERS);
+    let keys: Vec<String> = events.into_iter().map(String::from).collect();
+    assert_eq!(view.outbox_view().dead_letters_of(&keys).await.unwrap().len(), RACERS);
+}

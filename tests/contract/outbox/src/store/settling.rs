@@ -1,0 +1,169 @@
+//! Settling rows of the outbox, and the fence before it.
+
+use chrono::TimeDelta;
+use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
+use handover_outbox::ports::{FailedPublish, OutboxRow, PartitionHold};
+
+use super::outbox::{append, as_new, refs, row};
+use super::{StoreRig, in_unit};
+use crate::samples::{AWKWARD, confirmed, event, later, partition, relay, start, to_failed, to_retry};
+use crate::work::changes_one;
+
+/// A confirm moves a row to `SENT` and says when.
+pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
+    append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("left", 9, 1)]).await;
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .mark_failed(&[to_retry("retry", Some(later(5)))], start())
+        .await
+        .unwrap());
+    let moved = in_unit!(rig, |unit| unit
+        .outbox()
+        .mark_sent(&[&confirmed("new"), &confirmed("retry")], later(2))
+        .await
+        .unwrap());
+    assert_eq!(moved, 2);
+    for id in ["new", "retry"] {
+        let row = row(rig, id).await;
+        assert_eq!(
+            (row.status, row.sent_time, row.update_time),
+            (OutboxStatus::Sent, Some(later(2)), later(2))
+        );
+    }
+    assert_eq!(row(rig, "left").await.status, OutboxStatus::New);
+}
+
+/// Only `NEW` and `RETRY` become `SENT`; what is settled stays as it is, what does not exist is not counted.
+pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
+    append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
+    });
+    let before = [row(rig, "sent").await, row(rig, "failed").await];
+    let proofs = ["sent", "failed", "missing", "new"].map(confirmed);
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_sent(&refs(&proofs), later(2)).await.unwrap()), 1);
+    assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
+}
+
+/// A failed publish leaves its mark: status, count, next time and error.
+pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
+    append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
+    let first =
+        FailedPublish { error: format!("消息发送失败: {AWKWARD}"), ..to_retry("a", Some(later(5))) };
+    let last = to_failed("b");
+    let both = [first.clone(), last.clone()];
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&both, later(1)).await.unwrap()), 2);
+    for written in both {
+        let row = row(rig, written.event_id.as_str()).await;
+        assert_eq!((row.status, row.retry_count), (written.status, written.retry_count));
+        assert_eq!((row.next_retry_time, row.last_error), (written.next_retry_time, Some(written.error)));
+        assert_eq!((row.update_time, row.sent_time), (later(1), None));
+    }
+    let third = FailedPublish { retry_count: 2, next_retry_time: None, ..first };
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&[third], later(6)).await.unwrap()), 1);
+    let row = row(rig, "a").await;
+    assert_eq!((row.retry_count, row.next_retry_time, row.update_time), (2, None, later(6)));
+}
+
+/// Only `NEW` and `RETRY` become `RETRY` or `FAILED`.
+pub async fn a_failure_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
+    append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed")], later(1)).await.unwrap();
+    });
+    let before = [row(rig, "sent").await, row(rig, "failed").await];
+    let failures = ["sent", "failed", "missing", "new"].map(|id| to_retry(id, Some(later(9))));
+    assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&failures, later(2)).await.unwrap()), 1);
+    assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
+}
+
+/// Whatever becomes of a row, the event in it stays as it was appended.
+pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
+    let written = event("e", 7, 3);
+    append(rig, std::slice::from_ref(&written)).await;
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry("e", None)], later(1)).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("e")], later(2)).await.unwrap());
+    let seen = row(rig, "e").await;
+    let expected = as_new(&written, &seen);
+    assert_eq!(
+        OutboxRow {
+            status: OutboxStatus::New,
+            retry_count: 0,
+            next_retry_time: None,
+            last_error: None,
+            sent_time: None,
+            ..seen
+        },
+        expected
+    );
+}
+
+async fn take(rig: &dyn StoreRig, owner: &str, number: i64) -> PartitionHold {
+    let partition = partition(number);
+    in_unit!(rig, |unit| {
+        let seen = unit.outbox().partition_leases().await.unwrap().remove(usize::from(partition.number()));
+        changes_one(unit.outbox().take_partition(&relay(owner), &seen, 60_000).await);
+        PartitionHold { partition, epoch: seen.epoch + 1 }
+    })
+}
+
+async fn fenced(rig: &dyn StoreRig, owner: &str, holds: &[PartitionHold]) -> PartitionSet {
+    in_unit!(rig, |unit| unit.outbox().fence(&relay(owner), holds).await.expect("a fence answers"))
+}
+
+/// A hold of this owner at this epoch is good, and only those that were asked about are told.
+pub async fn the_fence_lets_good_holds_through(rig: &dyn StoreRig) {
+    let one = take(rig, "r1", 1).await;
+    let two = take(rig, "r1", 2).await;
+    take(rig, "r1", 3).await;
+    assert_eq!(fenced(rig, "r1", &[one, two]).await, [one.partition, two.partition].into_iter().collect());
+    assert_eq!(fenced(rig, "r1", &[two]).await, [two.partition].into_iter().collect());
+}
+
+/// The fence refuses what is another's, of another epoch, given back, or was never taken.
+pub async fn the_fence_refuses_what_is_not_held(rig: &dyn StoreRig) {
+    let mine = take(rig, "r1", 1).await;
+    let other = take(rig, "r2", 2).await;
+    let returned = take(rig, "r1", 3).await;
+    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[returned]).await.unwrap());
+    let old = PartitionHold { epoch: mine.epoch - 1, ..mine };
+    let future = PartitionHold { epoch: mine.epoch + 1, ..mine };
+    let never = PartitionHold { partition: partition(9), epoch: 0 };
+    for refused in [old, future, other, returned, never] {
+        assert!(fenced(rig, "r1", &[refused]).await.is_empty(), "{refused:?}");
+    }
+    assert_eq!(
+        fenced(rig, "r1", &[mine, other, returned, never]).await,
+        [mine.partition].into_iter().collect()
+    );
+    assert!(fenced(rig, "R1", &[mine]).await.is_empty(), "owners are compared byte by byte");
+}
+
+/// A relay whose lease ended and whose partition was taken settles nothing there, even if it has it again.
+pub async fn the_fence_refuses_a_hold_that_was_lost_in_between(rig: &dyn StoreRig) {
+    let first = take(rig, "r1", 1).await;
+    let second = take(rig, "r2", 1).await;
+    assert!(fenced(rig, "r1", &[first]).await.is_empty());
+    assert!(!fenced(rig, "r2", &[second]).await.is_empty());
+    let third = take(rig, "r1", 1).await;
+    assert!(fenced(rig, "r1", &[first]).await.is_empty(), "the epoch has moved on");
+    assert!(!fenced(rig, "r1", &[third]).await.is_empty());
+}
+
+/// Same owner and same epoch are enough: a lease that ran out but that nobody took is still good.
+pub async fn the_fence_lets_a_lease_through_that_ended_and_nobody_took(rig: &dyn StoreRig) {
+    let hold = take(rig, "r1", 1).await;
+    rig.move_database_clock(TimeDelta::minutes(2));
+    assert!(!fenced(rig, "r1", &[hold]).await.is_empty());
+}
+
+/// All partitions are fenced at once.
+pub async fn the_fence_takes_every_partition_at_once(rig: &dyn StoreRig) {
+    let mut holds = Vec::new();
+    for number in 1..=i64::from(PARTITIONS) {
+        holds.push(take(rig, "r1", number).await);
+    }
+    assert_eq!(fenced(rig, "r1", &holds).await, PartitionSet::ALL);
+}

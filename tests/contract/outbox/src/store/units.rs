@@ -1,0 +1,296 @@
+//! Units of work and views: what is seen when, what is undone, what a commit means.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use handover_events::ConsumeStatus;
+use handover_outbox::ports::{
+    AuditEntry, AuditFilter, Consumption, DeadLetter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected,
+    HistoryEntry, NewEvent, OutboxFilter, OutboxUnit, OutboxView,
+};
+
+use super::super::{eventually, within};
+use super::{StoreRig, begin, in_unit, view};
+use crate::samples::{
+    audit_entry, confirmed, consumption, dead_letter, decision, due_at, event, event_id, history_entry,
+    later, relay, start,
+};
+use crate::work::{changes_one, commit};
+
+/// Writes one row of every kind, all of them new.
+pub(super) async fn write_everything(unit: &mut dyn OutboxUnit) {
+    let free = unit.partition_leases().await.unwrap().remove(0);
+    unit.append(&[event("e", 1, 1)]).await.unwrap();
+    unit.add_history(&[history_entry("e")]).await.unwrap();
+    unit.record(&[consumption("inventory", &event("e", 1, 1))]).await.unwrap();
+    unit.subscribe_consumer("inventory", start()).await.unwrap();
+    unit.park(&[dead_letter("queue", "key")]).await.unwrap();
+    unit.audit(&audit_entry("redrive")).await.unwrap();
+    unit.heartbeat(&relay("r1"), 60_000).await.unwrap();
+    changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
+}
+
+/// Which of those rows are seen.
+async fn seen(view: &mut dyn OutboxView) -> Vec<&'static str> {
+    let due = DueQuery { limit: 9, ..due_at(start()) };
+    let checks = [
+        ("event", has_event(view, "e").await),
+        ("due", !view.outbox_due(&due).await.unwrap().is_empty()),
+        ("history", !view.history_of(&[event_id("e")]).await.unwrap().is_empty()),
+        ("consumption", view.consumption("inventory", &event_id("e")).await.unwrap().is_some()),
+        ("subscription", view.consumer_subscription("inventory").await.unwrap().is_some()),
+        ("dead letter", view.dead_letter("queue", "key").await.unwrap().is_some()),
+        ("page of dead letters", letters(view).await == 1),
+        ("audit entry", !view.audit_page(&AuditFilter::default(), None, 9).await.unwrap().is_empty()),
+        ("relay", !view.heartbeats().await.unwrap().is_empty()),
+        ("lease", view.partition_leases().await.unwrap()[0].owner.is_some()),
+    ];
+    checks.into_iter().filter_map(|(what, there)| there.then_some(what)).collect()
+}
+
+const EVERYTHING: usize = 10;
+
+pub(super) async fn has_event(view: &mut dyn OutboxView, id: &str) -> bool {
+    !view.outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()
+}
+
+pub(super) async fn has_letter(view: &mut dyn OutboxView, key: &str) -> bool {
+    view.dead_letter("queue", key).await.unwrap().is_some()
+}
+
+async fn events(view: &mut dyn OutboxView) -> usize {
+    view.outbox_page(&OutboxFilter::default(), None, 100).await.unwrap().len()
+}
+
+async fn letters(view: &mut dyn OutboxView) -> usize {
+    view.dead_letters_page(&DeadLetterFilter::default(), None, 100).await.unwrap().len()
+}
+
+/// A row of the log that was tried so often and failed; `attempts` before it, if it is not the first.
+fn tried(attempts: u32) -> Consumption {
+    let expected = match attempts {
+        1 => Expected::Absent,
+        _ => Expected::At(ConsumeStatus::Failed, attempts - 1),
+    };
+    let status = ConsumeStatus::Failed;
+    Consumption { expected, status, attempts, ..consumption("inventory", &event("e", 1, 1)) }
+}
+
+async fn attempts(view: &mut dyn OutboxView) -> Option<u32> {
+    view.consumption("inventory", &event_id("e")).await.unwrap().map(|row| row.attempts)
+}
+
+/// Nothing of a unit is seen by others before its commit.
+pub async fn what_a_unit_writes_is_invisible_until_it_is_committed(rig: &dyn StoreRig) {
+    let mut before = view(rig).await;
+    let mut unit = begin(rig).await;
+    write_everything(unit.outbox()).await;
+    assert_eq!(within("reading beside a unit", seen(before.outbox_view())).await, [""; 0]);
+    assert_eq!(within("reading beside a unit", seen(view(rig).await.outbox_view())).await, [""; 0]);
+    drop(unit);
+}
+
+/// All of a unit is seen once its commit returned, by every view opened from then on.
+pub async fn what_a_unit_wrote_is_visible_once_it_is_committed(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    write_everything(unit.outbox()).await;
+    commit(unit).await;
+    assert_eq!(seen(view(rig).await.outbox_view()).await.len(), EVERYTHING);
+    assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "by later units as well");
+}
+
+/// A unit reads its own writes.
+pub async fn a_unit_reads_its_own_writes(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    write_everything(unit.outbox()).await;
+    assert_eq!(seen(unit.outbox_view()).await.len(), EVERYTHING);
+    assert_eq!(unit.outbox().mark_sent(&[&confirmed("e")], later(1)).await.unwrap(), 1);
+    let row = unit.outbox().outbox_by_event(&[event_id("e")]).await.unwrap().remove(0);
+    assert_eq!(row.sent_time, Some(later(1)));
+    let again = Consumption { expected: Expected::At(ConsumeStatus::Success, 1), ..tried(2) };
+    unit.outbox().record(&[again]).await.unwrap();
+    assert_eq!(attempts(unit.outbox_view()).await, Some(2));
+}
+
+/// Dropping a unit undoes all it wrote.
+pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
+    let mut unit = begin(rig).await;
+    write_everything(unit.outbox()).await;
+    drop(unit);
+    assert_eq!(seen(view(rig).await.outbox_view()).await, [""; 0]);
+    assert_eq!(seen(begin(rig).await.outbox_view()).await, [""; 0]);
+}
+
+/// Dropping a unit undoes its changes of rows that were there.
+pub async fn a_dropped_unit_undoes_its_changes_of_old_rows(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| {
+        unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+        unit.outbox().record(&[tried(1)]).await.unwrap();
+        unit.outbox().park(&[dead_letter("queue", "key")]).await.unwrap();
+    });
+    let mut unit = begin(rig).await;
+    unit.outbox().mark_sent(&[&confirmed("e")], later(1)).await.unwrap();
+    unit.outbox().record(&[tried(2)]).await.unwrap();
+    changes_one(unit.outbox().decide(&decision("queue", "key", DeadLetterStatus::Discarded)).await);
+    drop(unit);
+    let mut view = view(rig).await;
+    let view = view.outbox_view();
+    assert_eq!(view.outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
+    assert_eq!(attempts(view).await, Some(1));
+    assert_eq!(view.dead_letter("queue", "key").await.unwrap(), Some(dead_letter("queue", "key")));
+}
+
+/// A unit that is dropped leaves the way free for the next, again and again.
+pub async fn dropped_units_leave_later_units_working(rig: &dyn StoreRig) {
+    for n in 1..=30 {
+        let mut unit = begin(rig).await;
+        unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+        drop(unit);
+        in_unit!(rig, |unit| unit.outbox().append(&[event(&format!("e{n}"), n, 1)]).await.unwrap());
+    }
+    assert_eq!(events(view(rig).await.outbox_view()).await, 30);
+}
+
+/// A view sees every unit committed before it was opened.
+pub async fn a_view_sees_every_commit_before_it(rig: &dyn StoreRig) {
+    for n in 1..=20 {
+        in_unit!(rig, |unit| unit.outbox().record(&[tried(n)]).await.unwrap());
+        assert_eq!(attempts(view(rig).await.outbox_view()).await, Some(n));
+    }
+}
+
+/// A unit that begins sees every unit committed before.
+pub async fn a_unit_sees_every_commit_before_it(rig: &dyn StoreRig) {
+    for n in 1..=10 {
+        in_unit!(rig, |unit| {
+            assert_eq!(events(unit.outbox_view()).await, n - 1);
+            unit.outbox().append(&[event(&format!("e{n}"), 1, 1)]).await.unwrap();
+        });
+    }
+}
+
+/// Views that are open hold up no writer, not even in the middle of their reading.
+pub async fn a_view_holds_up_no_writer(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| {
+        unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
+        unit.outbox().record(&[tried(1)]).await.unwrap();
+    });
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut view = view(rig).await;
+        assert!(has_event(view.outbox_view(), "e").await);
+        assert_eq!(attempts(view.outbox_view()).await, Some(1));
+        open.push(view);
+    }
+    in_unit!(rig, |unit| {
+        assert_eq!(unit.outbox().mark_sent(&[&confirmed("e")], later(1)).await.unwrap(), 1);
+        unit.outbox().record(&[tried(2)]).await.unwrap();
+    });
+    for mut view in open {
+        let read = view.outbox_view().outbox_by_event(&[event_id("e")]).await;
+        read.expect("an open view can still be read");
+    }
+}
+
+/// More views than any pool has connections can be opened one after another.
+pub async fn views_that_are_dropped_use_nothing_up(rig: &dyn StoreRig) {
+    for _ in 0..100 {
+        let mut view = view(rig).await;
+        view.outbox_view().partition_leases().await.unwrap();
+    }
+}
+
+/// Whoever sees one row of a commit sees them all.
+pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
+    const COMMITS: i64 = 25;
+    let store = rig.store();
+    let writer = tokio::spawn(async move {
+        for n in 1..=COMMITS {
+            let new = event(&format!("e{n}"), n, 1);
+            let mut unit = store.begin().await.unwrap();
+            unit.outbox().append(std::slice::from_ref(&new)).await.unwrap();
+            unit.outbox().park(&[dead_letter("queue", &format!("e{n}"))]).await.unwrap();
+            unit.outbox().record(&[consumption("inventory", &new)]).await.unwrap();
+            unit.commit().await.unwrap();
+        }
+    });
+    for n in 1..=COMMITS {
+        eventually("the next commit is seen", || async {
+            let id = format!("e{n}");
+            let mut view = view(rig).await;
+            let view = view.outbox_view();
+            // In no order of writing: neither the first row nor the last may be seen alone.
+            if !has_letter(view, &id).await {
+                return None;
+            }
+            let recorded = view.consumption("inventory", &event_id(&id)).await.unwrap();
+            assert!(recorded.is_some(), "dead letter {n} is seen without the row of the log");
+            assert!(has_event(view, &id).await, "dead letter {n} is seen without its event");
+            Some(())
+        })
+        .await;
+    }
+    writer.await.unwrap();
+}
+
+/// What was committed is there after a restart, and what was not is not.
+pub async fn what_was_committed_survives_a_restart(rig: &dyn StoreRig) {
+    in_unit!(rig, |unit| write_everything(unit.outbox()).await);
+    let mut unit = begin(rig).await;
+    unit.outbox().append(&[event("dropped", 2, 1)]).await.unwrap();
+    drop(unit);
+    let Some(reopened) = rig.reopened().await else { return };
+    let mut view = reopened.view().await.unwrap();
+    let mut there = seen(view.outbox_view()).await;
+    there.retain(|what| !matches!(*what, "relay" | "lease"));
+    assert_eq!(there.len(), EVERYTHING - 2, "leases may be ended by a restart, nothing else");
+    assert!(!has_event(view.outbox_view(), "dropped").await);
+}
+
+/// Units that are open side by side do not see each other's writes.
+pub async fn units_side_by_side_do_not_see_each_other(rig: &dyn StoreRig) {
+    if !rig.capabilities().side_by_side {
+        return;
+    }
+    let mut one = begin(rig).await;
+    let mut two = begin(rig).await;
+    one.outbox().append(&[event("one", 1, 1)]).await.unwrap();
+    two.outbox().append(&[event("two", 2, 1)]).await.unwrap();
+    assert!(!has_event(one.outbox_view(), "two").await);
+    assert!(!has_event(two.outbox_view(), "one").await);
+    commit(one).await;
+    drop(two);
+    let mut view = view(rig).await;
+    let page = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 10).await.unwrap();
+    assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["one"]);
+}
+
+/// A moment comes back to the microsecond.
+pub async fn times_survive_to_the_microsecond(rig: &dyn StoreRig) {
+    for (n, micros) in [0, 1, 999, 1_000, 123_456, 499_999, 500_000, 999_999].into_iter().enumerate() {
+        let at = later(0) - Duration::from_micros(123_456) + TimeDelta::microseconds(micros);
+        let id = format!("e{n}");
+        let new = NewEvent { occurred_at: at, ..event(&id, 1, 1) };
+        let letter = DeadLetter { died_at: at, ..dead_letter("queue", &id) };
+        let entry = HistoryEntry { at, ..history_entry(&id) };
+        let action = AuditEntry { at, ..audit_entry(&id) };
+        let done = Consumption { consume_time: at, ..consumption("inventory", &new) };
+        in_unit!(rig, |unit| {
+            let unit = unit.outbox();
+            unit.append(std::slice::from_ref(&new)).await.unwrap();
+            unit.park(std::slice::from_ref(&letter)).await.unwrap();
+            assert_eq!(unit.dead_letter("queue", &id).await.unwrap().as_ref(), Some(&letter));
+            unit.add_history(std::slice::from_ref(&entry)).await.unwrap();
+            unit.audit(&action).await.unwrap();
+            unit.record(std::slice::from_ref(&done)).await.unwrap();
+        });
+        let mut view = view(rig).await;
+        let view = view.outbox_view();
+        assert_eq!(view.outbox_by_event(&[event_id(&id)]).await.unwrap()[0].create_time, at);
+        assert_eq!(view.dead_letter("queue", &id).await.unwrap(), Some(letter));
+        assert_eq!(view.history_of(&[event_id(&id)]).await.unwrap(), [entry]);
+        assert_eq!(view.audit_page(&AuditFilter::default(), None, 1).await.unwrap()[0].effect, action);
+        let row = view.consumption("inventory", &event_id(&id)).await.unwrap();
+        assert_eq!(row.map(|row| row.consume_time), Some(at));
+    }
+}

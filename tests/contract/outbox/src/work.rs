@@ -1,0 +1,27 @@
+//! Steps and assertions of rules about units of work, for the store of any application.
+
+use std::fmt::Debug;
+
+use handover_outbox::ports::{Changed, StoreError, UnitOfWork};
+
+use super::within;
+
+/// Commits a unit of work, which has to succeed.
+pub async fn commit<U: UnitOfWork + ?Sized>(unit: Box<U>) {
+    within("commit", unit.commit()).await.expect("the unit commits");
+}
+
+/// Asserts that a write changed its row.
+pub fn changes_one(changed: Result<Changed, StoreError>) {
+    assert_eq!(changed.expect("the write is legal"), Changed::One);
+}
+
+/// Asserts that a write found no row to change, which is no error.
+pub fn changes_none(changed: Result<Changed, StoreError>) {
+    assert_eq!(changed.expect("finding no row is no error"), Changed::None);
+}
+
+/// Asserts that a unique key or an expectation was in the way.
+pub fn is_conflict<T: Debug>(result: Result<T, StoreError>) {
+    assert!(matches!(result, Err(StoreError::Conflict { .. })), "expected a conflict, got {result:?}");
+}
