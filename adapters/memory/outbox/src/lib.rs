@@ -13,11 +13,11 @@ mod broker;
 mod chance;
 mod clock;
 #[cfg(feature = "store")]
-mod store;
+pub mod store;
 mod turn;
 
 pub use broker::MemoryBroker;
 pub use chance::SeededChance;
 pub use clock::{ManualClock, VirtualClock};
 #[cfg(feature = "store")]
-pub use store::MemoryStore;
+pub use store::{MemoryStore, MemoryUnit};

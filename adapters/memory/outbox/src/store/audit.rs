@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
 
 use super::limited;
-use super::statement::next;
+use super::outbox_tables::{OutboxRows as _, OutboxTables};
+use super::statement::{Tables, next};
 use super::tables::{Row, rows_below};
 use super::unit::MemoryUnit;
 
-impl Row for Numbered<AuditEntry> {
+impl Row<OutboxTables> for Numbered<AuditEntry> {
     type Key = i64;
     type Index = ();
 
@@ -20,14 +21,14 @@ impl Row for Numbered<AuditEntry> {
 }
 
 #[async_trait]
-impl AuditQueries for MemoryUnit {
+impl<X: Tables> AuditQueries for MemoryUnit<X> {
     async fn audit_page(
         &mut self,
         filter: &AuditFilter,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let newest_first = statement
                 .audit_log()
                 .select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
@@ -43,9 +44,9 @@ impl AuditQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl AuditRepo for MemoryUnit {
+impl<X: Tables> AuditRepo for MemoryUnit<X> {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
-        self.write(Vec::new(), |statement| {
+        self.write_outbox(Vec::new(), |statement| {
             let id = next(&mut statement.sequences.audit_log);
             statement.own.audit_log.put(Numbered { id, effect: entry.clone() });
             Ok(())

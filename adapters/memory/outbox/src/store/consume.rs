@@ -13,7 +13,8 @@ use handover_outbox::ports::{
 
 use super::limited;
 use super::outbox_index::{of_aggregate, sent_between};
-use super::statement::Statement;
+use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
+use super::statement::Tables;
 use super::tables::Row;
 use super::unit::MemoryUnit;
 
@@ -38,7 +39,7 @@ impl ConsumptionRow {
     }
 }
 
-impl Row for ConsumptionRow {
+impl Row<OutboxTables> for ConsumptionRow {
     type Key = (String, EventId);
     type Index = ConsumptionIndex;
 
@@ -76,7 +77,7 @@ pub(super) struct SubscriptionRow {
     pub(super) is: ConsumerSubscription,
 }
 
-impl Row for SubscriptionRow {
+impl Row<OutboxTables> for SubscriptionRow {
     type Key = String;
     type Index = ();
 
@@ -146,13 +147,13 @@ fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>)
 }
 
 #[async_trait]
-impl ConsumeQueries for MemoryUnit {
+impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     async fn consumption(
         &mut self,
         consumer: &str,
         event: &EventId,
     ) -> Result<Option<ConsumeRecord>, StoreError> {
-        self.read(|statement| find(statement, consumer, event).map(record_of)).await
+        self.read_outbox(|statement| find(statement, consumer, event).map(record_of)).await
     }
 
     async fn unapplied(
@@ -162,7 +163,7 @@ impl ConsumeQueries for MemoryUnit {
         after_id: i64,
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
             let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
             let mut unapplied = Vec::new();
@@ -184,7 +185,7 @@ impl ConsumeQueries for MemoryUnit {
         now: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<EventId>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let consumptions = statement.consumptions();
             let oldest_first = consumptions.select(|table| {
                 let open = table.index.open.get(consumer).into_iter().flatten();
@@ -208,7 +209,7 @@ impl ConsumeQueries for MemoryUnit {
         until: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             sent_between(statement, after, until)
                 .filter(|event| takes(types, after_id, event))
                 .filter(|event| find(statement, consumer, &event.event_id).is_none())
@@ -225,7 +226,7 @@ impl ConsumeQueries for MemoryUnit {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let rows = statement.consumptions();
             let newest_first = rows.select(|table| {
                 let ids = table.index.by_id.range(..before.unwrap_or(i64::MAX)).rev();
@@ -241,7 +242,7 @@ impl ConsumeQueries for MemoryUnit {
     }
 
     async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let rows = statement.consumptions();
             let in_order = rows.select(|table| {
                 let of = |event: &EventId| table.index.by_event.get(event).into_iter().flatten().copied();
@@ -254,7 +255,7 @@ impl ConsumeQueries for MemoryUnit {
     }
 
     async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let rows = statement.consumptions();
             rows.all().filter(|row| aggregates.contains(&row.is.aggregate)).map(consumed).collect()
         })
@@ -262,7 +263,7 @@ impl ConsumeQueries for MemoryUnit {
     }
 
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let rows = statement.consumptions();
             let counted =
                 rows.all().filter(|row| tenant.is_none_or(|tenant| row.is.aggregate.tenant == tenant));
@@ -285,6 +286,7 @@ impl ConsumeQueries for MemoryUnit {
         &mut self,
         consumer: &str,
     ) -> Result<Option<ConsumerSubscription>, StoreError> {
-        self.read(|statement| statement.subscriptions().get(&consumer.to_owned()).map(|row| row.is)).await
+        self.read_outbox(|statement| statement.subscriptions().get(&consumer.to_owned()).map(|row| row.is))
+            .await
     }
 }

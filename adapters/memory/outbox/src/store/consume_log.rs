@@ -7,17 +7,18 @@ use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expe
 use super::conflict;
 use super::consume::{ConsumptionRow, SubscriptionRow, find};
 use super::locks::Lock;
-use super::statement::next;
+use super::outbox_tables::OutboxRows as _;
+use super::statement::{Tables, next};
 use super::unit::MemoryUnit;
 
 #[async_trait]
-impl ConsumeLog for MemoryUnit {
+impl<X: Tables> ConsumeLog for MemoryUnit<X> {
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         let locks = consumptions
             .iter()
             .map(|consumption| Lock::Consumption(consumption.consumer.clone(), consumption.event_id.clone()))
             .collect();
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             for consumption in consumptions {
                 let row = find(statement, &consumption.consumer, &consumption.event_id);
                 let known = row.map(|row| row.id);
@@ -45,7 +46,7 @@ impl ConsumeLog for MemoryUnit {
         consumer: &str,
         now: DateTime<Utc>,
     ) -> Result<ConsumerSubscription, StoreError> {
-        self.write(vec![Lock::Subscription(consumer.to_owned())], |statement| {
+        self.write_outbox(vec![Lock::Subscription(consumer.to_owned())], |statement| {
             if let Some(row) = statement.subscriptions().get(&consumer.to_owned()) {
                 return Ok(row.is);
             }
@@ -58,7 +59,7 @@ impl ConsumeLog for MemoryUnit {
     }
 
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
-        self.write(vec![Lock::Subscription(consumer.to_owned())], |statement| {
+        self.write_outbox(vec![Lock::Subscription(consumer.to_owned())], |statement| {
             let Some(mut row) = statement.subscriptions().get(&consumer.to_owned()).cloned() else {
                 return Ok(());
             };

@@ -12,7 +12,8 @@ use handover_outbox::ports::{
 
 use super::limited;
 use super::locks::Lock;
-use super::statement::next;
+use super::outbox_tables::{OutboxRows as _, OutboxTables};
+use super::statement::{Tables, next};
 use super::tables::Row;
 use super::unit::MemoryUnit;
 
@@ -27,7 +28,7 @@ pub(super) struct DeadLetterIndex {
     by_id: BTreeMap<i64, (String, String)>,
 }
 
-impl Row for DeadLetterRow {
+impl Row<OutboxTables> for DeadLetterRow {
     type Key = (String, String);
     type Index = DeadLetterIndex;
 
@@ -45,10 +46,10 @@ impl Row for DeadLetterRow {
 }
 
 #[async_trait]
-impl DeadLetterQueries for MemoryUnit {
+impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
         let key = (queue.to_owned(), key.to_owned());
-        self.read(|statement| statement.dead_letters().get(&key).map(|row| row.letter.clone())).await
+        self.read_outbox(|statement| statement.dead_letters().get(&key).map(|row| row.letter.clone())).await
     }
 
     async fn dead_letters_page(
@@ -57,7 +58,7 @@ impl DeadLetterQueries for MemoryUnit {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let letters = statement.dead_letters();
             let newest_first = letters.select(|table| {
                 let ids = table.index.by_id.range(..before.unwrap_or(i64::MAX)).rev();
@@ -73,7 +74,7 @@ impl DeadLetterQueries for MemoryUnit {
     }
 
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let letters = statement.dead_letters();
             let in_order = letters.select(|table| {
                 table.index.by_id.iter().filter_map(|(id, key)| Some((*id, table.get(key)?)))
@@ -84,7 +85,7 @@ impl DeadLetterQueries for MemoryUnit {
     }
 
     async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let letters = statement.dead_letters();
             let undecided = letters
                 .all()
@@ -108,12 +109,12 @@ fn passes(filter: &DeadLetterFilter, letter: &DeadLetter) -> bool {
 }
 
 #[async_trait]
-impl DeadLetterRepo for MemoryUnit {
+impl<X: Tables> DeadLetterRepo for MemoryUnit<X> {
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
         let letters: Vec<DeadLetter> = letters.iter().map(DeadLetter::storable).collect();
         let locks =
             letters.iter().map(|letter| Lock::DeadLetter(letter.queue.clone(), letter.key.clone())).collect();
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             for letter in &letters {
                 let parked =
                     statement.dead_letters().get(&(letter.queue.clone(), letter.key.clone())).cloned();
@@ -145,7 +146,7 @@ impl DeadLetterRepo for MemoryUnit {
 
     async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
         let key = (decision.queue.clone(), decision.key.clone());
-        self.write(vec![Lock::DeadLetter(key.0.clone(), key.1.clone())], |statement| {
+        self.write_outbox(vec![Lock::DeadLetter(key.0.clone(), key.1.clone())], |statement| {
             let letter = statement.dead_letters().get(&key).cloned();
             let Some(mut row) = letter.filter(|row| decision.from.contains(&row.letter.status)) else {
                 return Ok(Changed::None);

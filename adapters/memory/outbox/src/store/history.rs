@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use handover_events::EventId;
 use handover_outbox::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
 
-use super::statement::next;
+use super::outbox_tables::{OutboxRows as _, OutboxTables};
+use super::statement::{Tables, next};
 use super::tables::Row;
 use super::unit::MemoryUnit;
 
-impl Row for Numbered<HistoryEntry> {
+impl Row<OutboxTables> for Numbered<HistoryEntry> {
     type Key = i64;
     /// Rows by their event.
     type Index = BTreeMap<EventId, BTreeSet<i64>>;
@@ -25,9 +26,9 @@ impl Row for Numbered<HistoryEntry> {
 }
 
 #[async_trait]
-impl HistoryQueries for MemoryUnit {
+impl<X: Tables> HistoryQueries for MemoryUnit<X> {
     async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let rows = statement.history();
             let in_order = rows.select(|table| {
                 let of = |event: &EventId| table.index.get(event).into_iter().flatten().copied();
@@ -41,9 +42,9 @@ impl HistoryQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl HistoryRepo for MemoryUnit {
+impl<X: Tables> HistoryRepo for MemoryUnit<X> {
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
-        self.write(Vec::new(), |statement| {
+        self.write_outbox(Vec::new(), |statement| {
             for entry in entries {
                 let id = next(&mut statement.sequences.history);
                 statement.own.history.put(Numbered { id, effect: entry.clone() });

@@ -8,12 +8,13 @@ use handover_outbox::ports::{
 };
 
 use super::locks::Lock;
-use super::statement::Statement;
+use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
+use super::statement::Tables;
 use super::tables::Row;
 use super::unit::MemoryUnit;
 use crate::clock::moved;
 
-impl Row for PartitionLease {
+impl Row<OutboxTables> for PartitionLease {
     type Key = Partition;
     type Index = ();
 
@@ -22,7 +23,7 @@ impl Row for PartitionLease {
     }
 }
 
-impl Row for Heartbeat {
+impl Row<OutboxTables> for Heartbeat {
     type Key = RelayId;
     type Index = ();
 
@@ -50,24 +51,24 @@ fn locks_of(holds: &[PartitionHold]) -> Vec<Lock> {
 }
 
 #[async_trait]
-impl LeaseQueries for MemoryUnit {
+impl<X: Tables> LeaseQueries for MemoryUnit<X> {
     async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError> {
-        self.read(|statement| statement.database_now()).await
+        self.read_outbox(|statement| statement.database_now()).await
     }
 
     async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError> {
-        self.read(|statement| statement.relays().all().cloned().collect()).await
+        self.read_outbox(|statement| statement.relays().all().cloned().collect()).await
     }
 
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError> {
-        self.read(|statement| statement.partitions().all().cloned().collect()).await
+        self.read_outbox(|statement| statement.partitions().all().cloned().collect()).await
     }
 }
 
 #[async_trait]
-impl LeaseRepo for MemoryUnit {
+impl<X: Tables> LeaseRepo for MemoryUnit<X> {
     async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError> {
-        self.write(vec![Lock::Relay(relay.clone())], |statement| {
+        self.write_outbox(vec![Lock::Relay(relay.clone())], |statement| {
             let alive_until = in_ms(statement, for_ms);
             statement.own.relays.put(Heartbeat { relay: relay.clone(), alive_until });
             Ok(())
@@ -76,7 +77,7 @@ impl LeaseRepo for MemoryUnit {
     }
 
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
-        self.write(vec![Lock::Relay(relay.clone())], |statement| {
+        self.write_outbox(vec![Lock::Relay(relay.clone())], |statement| {
             statement.own.relays.remove(relay);
             Ok(())
         })
@@ -90,7 +91,7 @@ impl LeaseRepo for MemoryUnit {
         for_ms: u32,
     ) -> Result<Changed, StoreError> {
         let partition = seen.partition;
-        self.write(vec![Lock::Partition(partition)], |statement| {
+        self.write_outbox(vec![Lock::Partition(partition)], |statement| {
             let as_seen =
                 |lease: &PartitionLease| lease.epoch == seen.epoch && lease.lease_until == seen.lease_until;
             if !statement.partitions().get(&partition).is_some_and(as_seen) {
@@ -111,7 +112,7 @@ impl LeaseRepo for MemoryUnit {
         holds: &[PartitionHold],
         for_ms: u32,
     ) -> Result<Vec<PartitionHold>, StoreError> {
-        self.write(locks_of(holds), |statement| {
+        self.write_outbox(locks_of(holds), |statement| {
             let lease_until = Some(in_ms(statement, for_ms));
             let mut renewed = Vec::new();
             for hold in holds {
@@ -126,7 +127,7 @@ impl LeaseRepo for MemoryUnit {
     }
 
     async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
-        self.write(locks_of(holds), |statement| {
+        self.write_outbox(locks_of(holds), |statement| {
             for hold in holds {
                 if let Some(lease) = still_held(statement, relay, hold).cloned() {
                     statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..lease });
@@ -139,7 +140,7 @@ impl LeaseRepo for MemoryUnit {
 
     async fn end_all_leases(&mut self) -> Result<(), StoreError> {
         let locks = self
-            .read(|statement| {
+            .read_outbox(|statement| {
                 let (relays, consumptions) = (statement.relays(), statement.consumptions());
                 let relays = relays.all().map(|row| Lock::Relay(row.relay.clone()));
                 let processing = consumptions.all().filter(|row| row.is.status == ConsumeStatus::Processing);
@@ -148,7 +149,7 @@ impl LeaseRepo for MemoryUnit {
                 Partition::all().map(Lock::Partition).chain(relays).chain(processing).collect()
             })
             .await?;
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             let relays: Vec<_> = statement.relays().all().map(|row| row.relay.clone()).collect();
             for relay in relays {
                 statement.own.relays.remove(&relay);

@@ -6,45 +6,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{EffectKind, IdKind, RequestScope};
-use handover_domain::{
-    Asset, CouponId, OperationKey, OrderId, PaymentId, ProductId, Purse, RefundId, UserId,
-};
-use handover_events::{EventId, Partition, TenantId};
+use handover_events::{EventId, Partition};
 use handover_outbox::ports::{RelayId, StoreError};
 use tokio::sync::Notify;
 
+use super::statement::Tables;
 use super::unit::MemoryUnit;
 use super::{Shared, transient};
 
 /// How long a statement waits for row locks before it gives up.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// What can be locked: rows and the entries of unique keys.
+/// What of the outbox can be locked: rows and the entries of unique keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lock {
-    Product(ProductId),
-    Order(OrderId),
-    Payment(PaymentId),
-    PaymentInProcessing(TenantId, OrderId),
-    GatewayTransaction(String),
     Event(EventId),
     Consumption(String, EventId),
     Subscription(String),
     DeadLetter(String, String),
-    Listing(TenantId, UserId, ProductId),
-    Credit(TenantId, UserId),
-    Effect(EffectKind, TenantId, OrderId, String),
-    Refund(RefundId),
-    RefundOfPayment(PaymentId),
-    Request(RequestScope),
-    Coupon(CouponId),
-    Hold(TenantId, OrderId, Asset),
-    Balance(TenantId, UserId, Purse),
-    Operation(TenantId, OperationKey),
     Relay(RelayId),
     Partition(Partition),
-    IdBlock(IdKind),
+}
+
+/// What a unit can lock: one table of locks for both halves, so that a deadlock across them is found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum AnyLock<L> {
+    Outbox(Lock),
+    /// Of the application.
+    Own(L),
 }
 
 /// One run of one unit; never used twice.
@@ -52,10 +41,16 @@ pub(super) enum Lock {
 pub(super) struct UnitId(pub(super) u64);
 
 /// Who holds what, and who waits for whom.
-#[derive(Debug, Default)]
-pub(super) struct LockTable {
-    holders: BTreeMap<Lock, Holder>,
+#[derive(Debug)]
+pub(super) struct LockTable<L> {
+    holders: BTreeMap<AnyLock<L>, Holder>,
     waiting_for: BTreeMap<UnitId, UnitId>,
+}
+
+impl<L> Default for LockTable<L> {
+    fn default() -> Self {
+        LockTable { holders: BTreeMap::new(), waiting_for: BTreeMap::new() }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -71,8 +66,8 @@ enum Taken {
     Deadlock,
 }
 
-impl LockTable {
-    fn take(&mut self, lock: &Lock, unit: UnitId, ended: &Arc<Notify>) -> Taken {
+impl<L: Clone + Ord> LockTable<L> {
+    fn take(&mut self, lock: &AnyLock<L>, unit: UnitId, ended: &Arc<Notify>) -> Taken {
         let Some(holder) = self.holders.get(lock) else {
             self.holders.insert(lock.clone(), Holder { unit, ended: ended.clone() });
             return Taken::Now;
@@ -92,7 +87,7 @@ impl LockTable {
     }
 
     /// Frees what an ended unit held, and wakes who waits for it in the order in which they began to.
-    pub(super) fn release(&mut self, held: Vec<Lock>, ended: &Notify) {
+    pub(super) fn release(&mut self, held: Vec<AnyLock<L>>, ended: &Notify) {
         for lock in &held {
             self.holders.remove(lock);
         }
@@ -101,20 +96,20 @@ impl LockTable {
 }
 
 /// Says who waits for as long as it does, also when its future is dropped.
-struct Waiting<'a> {
-    shared: &'a Shared,
+struct Waiting<'a, X: Tables> {
+    shared: &'a Shared<X>,
     unit: UnitId,
 }
 
-impl Drop for Waiting<'_> {
+impl<X: Tables> Drop for Waiting<'_, X> {
     fn drop(&mut self) {
         self.shared.state().locks.waiting_for.remove(&self.unit);
     }
 }
 
-impl MemoryUnit {
+impl<X: Tables> MemoryUnit<X> {
     /// Takes locks in the order given, and waits for those that other units hold.
-    pub(super) async fn take_locks(&mut self, locks: Vec<Lock>) -> Result<(), StoreError> {
+    pub(super) async fn take_locks(&mut self, locks: Vec<AnyLock<X::Lock>>) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let mut gives_up = None;
         for lock in locks {

@@ -6,28 +6,19 @@
 //!
 //! **Invariant:** row ids are taken at the insert and seen at the commit; the order of commits is not that of ids.
 
-mod assets;
 mod audit;
 mod consume;
 mod consume_log;
-mod credit;
 mod dead_letters;
-mod effects;
 mod history;
-mod ids;
 mod leases;
 mod locks;
-mod notifications;
-mod orders;
 mod outbox;
 mod outbox_due;
 mod outbox_index;
-mod payments;
-mod products;
-mod refunds;
-mod requests;
-mod statement;
-mod tables;
+mod outbox_tables;
+pub mod statement;
+pub mod tables;
 mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,50 +26,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::turn::yield_now;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{MarketView, Work};
-use handover_domain::{Asset, OrderId};
-use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_events::{EventId, OutboxStatus};
 use handover_outbox::Wake;
 use handover_outbox::ports::{Clock, OutboxRow, Store, StoreError};
 
 use crate::clock::moved;
 use locks::{LockTable, UnitId};
-use statement::{Sequences, Tables};
-use unit::MemoryUnit;
+use outbox_tables::OutboxTables;
+use statement::{Half, Tables};
 
-/// A database in memory, and one process's way to it. Clones are the same process.
-#[derive(Clone)]
-pub struct MemoryStore {
-    shared: Arc<Shared>,
+pub use unit::MemoryUnit;
+
+/// A database in memory, with the outbox and the tables `X` of an application, and one process's way to it. Clones are
+/// the same process.
+pub struct MemoryStore<X: Tables = ()> {
+    shared: Arc<Shared<X>>,
     wake: Wake,
 }
 
+impl<X: Tables> Clone for MemoryStore<X> {
+    fn clone(&self) -> Self {
+        MemoryStore { shared: self.shared.clone(), wake: self.wake.clone() }
+    }
+}
+
 /// What all processes share.
-struct Shared {
-    state: Mutex<State>,
+struct Shared<X: Tables> {
+    state: Mutex<State<X>>,
     clock: Arc<dyn Clock>,
 }
 
-struct State {
-    tables: Tables,
-    sequences: Sequences,
-    locks: LockTable,
+struct State<X: Tables> {
+    outbox: Half<OutboxTables>,
+    own: Half<X>,
+    locks: LockTable<X::Lock>,
     units: u64,
     database_offset: TimeDelta,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<X: Tables> Shared<X> {
+    fn state(&self) -> MutexGuard<'_, State<X>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl MemoryStore {
+impl<X: Tables> MemoryStore<X> {
     /// An empty database. Its own now is this clock's until it is moved; commits of this handle ring this bell.
-    pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore {
+    pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore<X> {
         let state = State {
-            tables: Tables::with_partitions(),
-            sequences: Sequences::default(),
+            outbox: Half::of(OutboxTables::with_partitions()),
+            own: Half::of(X::default()),
             locks: LockTable::default(),
             units: 0,
             database_offset: TimeDelta::zero(),
@@ -87,7 +84,7 @@ impl MemoryStore {
     }
 
     /// Another process's way to the same database, with that process's bell.
-    pub fn for_process(&self, wake: Wake) -> MemoryStore {
+    pub fn for_process(&self, wake: Wake) -> MemoryStore<X> {
         MemoryStore { shared: self.shared.clone(), wake }
     }
 
@@ -101,22 +98,25 @@ impl MemoryStore {
     pub fn lose_event(&self, event: &EventId) -> bool {
         let mut state = self.shared.state();
         let sent = |row: &&OutboxRow| row.event_id == *event && row.status == OutboxStatus::Sent;
-        let Some(id) = state.tables.outbox.rows().values().find(sent).map(|row| row.id) else { return false };
-        state.tables.outbox.remove(&id);
+        let Some(id) = state.outbox.tables.outbox.rows().values().find(sent).map(|row| row.id) else {
+            return false;
+        };
+        state.outbox.tables.outbox.remove(&id);
         true
     }
 
-    /// Deletes the hold of an asset for an order, as a hand would; whether there was one.
-    pub fn lose_hold(&self, hold: (TenantId, OrderId, Asset)) -> bool {
-        let holds = &mut self.shared.state().tables.holds;
-        let was_there = holds.rows().contains_key(&hold);
-        holds.remove(&hold);
-        was_there
+    /// Changes committed rows of the application as a hand would, past all units and locks. `work` MUST NOT use the
+    /// store.
+    pub fn alter<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
+        work(&mut self.shared.state().own.tables)
     }
 
     /// Every committed row as text, behind the name of its table: for holding two moments against each other.
     pub fn rows(&self) -> Vec<String> {
-        self.shared.state().tables.dump()
+        let state = self.shared.state();
+        let mut rows = state.outbox.tables.dump();
+        rows.extend(state.own.tables.dump());
+        rows
     }
 
     /// The database's own now.
@@ -124,7 +124,7 @@ impl MemoryStore {
         moved(self.shared.clock.now(), self.shared.state().database_offset)
     }
 
-    fn unit(&self) -> MemoryUnit {
+    fn unit(&self) -> MemoryUnit<X> {
         let mut state = self.shared.state();
         state.units += 1;
         MemoryUnit::new(self.shared.clone(), self.wake.clone(), UnitId(state.units))
@@ -132,23 +132,24 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
-    type Unit = Work;
-    type View = dyn MarketView;
+impl<X: Tables> Store for MemoryStore<X> {
+    type Unit = MemoryUnit<X>;
+    type View = MemoryUnit<X>;
 
-    async fn begin(&self) -> Result<Box<Work>, StoreError> {
+    async fn begin(&self) -> Result<Box<MemoryUnit<X>>, StoreError> {
         yield_now().await;
         Ok(Box::new(self.unit()))
     }
 
-    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
+    async fn view(&self) -> Result<Box<MemoryUnit<X>>, StoreError> {
         yield_now().await;
         // A unit that writes nothing locks nothing.
         Ok(Box::new(self.unit()))
     }
 }
 
-fn conflict(what: impl Into<String>) -> StoreError {
+/// The error of a taken unique key, or of a row that another unit changed.
+pub fn conflict(what: impl Into<String>) -> StoreError {
     StoreError::Conflict { what: what.into() }
 }
 
@@ -157,6 +158,6 @@ fn transient(why: &'static str) -> StoreError {
 }
 
 /// How many rows a limit lets through.
-fn limited(limit: u32) -> usize {
+pub fn limited(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

@@ -16,14 +16,15 @@ use super::leases::still_held;
 use super::locks::Lock;
 use super::outbox_due::{blocked, blocking, due, is_unreleased, waiting};
 use super::outbox_index::{of_aggregate, of_event};
-use super::statement::{Statement, next};
+use super::outbox_tables::{OutboxRows as _, Statement};
+use super::statement::{Tables, next};
 use super::unit::MemoryUnit;
 use super::{conflict, limited};
 
 #[async_trait]
-impl OutboxQueries for MemoryUnit {
+impl<X: Tables> OutboxQueries for MemoryUnit<X> {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| due(statement, query)).await
+        self.read_outbox(|statement| due(statement, query)).await
     }
 
     async fn outbox_next_due(
@@ -31,7 +32,7 @@ impl OutboxQueries for MemoryUnit {
         partitions: PartitionSet,
         now: DateTime<Utc>,
     ) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let outbox = statement.outbox();
             let later = outbox.select(|table| {
                 let retries = table.index.retries.range((now, i64::MAX)..);
@@ -43,7 +44,7 @@ impl OutboxQueries for MemoryUnit {
     }
 
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let once: BTreeSet<&EventId> = events.iter().collect();
             once.into_iter().filter_map(|event| of_event(statement, event).cloned()).collect()
         })
@@ -56,7 +57,7 @@ impl OutboxQueries for MemoryUnit {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let outbox = statement.outbox();
             let page = outbox.select(|table| {
                 let rows = table.rows().range(..before.unwrap_or(i64::MAX)).rev();
@@ -73,7 +74,7 @@ impl OutboxQueries for MemoryUnit {
         after: Option<i64>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let outbox = statement.outbox();
             let above = after.map_or(Bound::Unbounded, Bound::Excluded);
             let rows = outbox
@@ -84,7 +85,7 @@ impl OutboxQueries for MemoryUnit {
     }
 
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
             in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate).cloned()).collect()
         })
@@ -98,7 +99,7 @@ impl OutboxQueries for MemoryUnit {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.read(|statement| blocked(statement, unordered, tenant, before, limit)).await
+        self.read_outbox(|statement| blocked(statement, unordered, tenant, before, limit)).await
     }
 
     async fn waiting_page(
@@ -109,11 +110,11 @@ impl OutboxQueries for MemoryUnit {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.read(|statement| waiting(statement, unordered, tenant, now, before, limit)).await
+        self.read_outbox(|statement| waiting(statement, unordered, tenant, now, before, limit)).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
-        self.read(|statement| {
+        self.read_outbox(|statement| {
             let rows = statement.outbox();
             let counted = rows.all().filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
             let mut counts = OutboxCounts::default();
@@ -145,10 +146,10 @@ fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
 }
 
 #[async_trait]
-impl OutboxRepo for MemoryUnit {
+impl<X: Tables> OutboxRepo for MemoryUnit<X> {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
         let locks = events.iter().map(|event| Lock::Event(event.event_id.clone())).collect();
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             for event in events {
                 if of_event(statement, &event.event_id).is_some() {
                     return Err(conflict(format!("outbox.event_id {}", event.event_id)));
@@ -166,7 +167,7 @@ impl OutboxRepo for MemoryUnit {
 
     async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
         let locks = holds.iter().map(|hold| Lock::Partition(hold.partition)).collect();
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             let good = holds.iter().filter(|hold| still_held(statement, owner, hold).is_some());
             Ok(good.map(|hold| hold.partition).collect())
         })
@@ -175,7 +176,7 @@ impl OutboxRepo for MemoryUnit {
 
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let locks = confirmed.iter().map(|proof| Lock::Event(proof.event_id().clone())).collect();
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             let moved = confirmed.iter().filter(|proof| {
                 settle(statement, proof.event_id(), |row| OutboxRow {
                     status: OutboxStatus::Sent,
@@ -192,7 +193,7 @@ impl OutboxRepo for MemoryUnit {
 
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let locks = failed.iter().map(|publish| Lock::Event(publish.event_id.clone())).collect();
-        self.write(locks, |statement| {
+        self.write_outbox(locks, |statement| {
             if failed.iter().any(|publish| matches!(publish.status, OutboxStatus::New | OutboxStatus::Sent)) {
                 return Err(StoreError::Backend("a failed publish is RETRY or FAILED".into()));
             }
@@ -218,7 +219,7 @@ impl OutboxRepo for MemoryUnit {
     ) -> Result<Vec<RedrivenRow>, StoreError> {
         let locks = rows.iter().map(|row| Lock::Event(row.event_id.clone())).collect();
         let moved = self
-            .write(locks, |statement| {
+            .write_outbox(locks, |statement| {
                 let mut moved = BTreeMap::new();
                 for Redrive { event_id, due } in rows {
                     let Some(row) = of_event(statement, event_id).filter(|row| !row.status.is_pending())
@@ -258,14 +259,14 @@ impl OutboxRepo for MemoryUnit {
         now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let found = self
-            .read(|statement| {
+            .read_outbox(|statement| {
                 let blocking = blocking(statement, aggregate, unordered);
                 blocking.map(|row| row.event_id.clone()).collect::<Vec<_>>()
             })
             .await?;
         let locks = found.iter().cloned().map(Lock::Event).collect();
         let released = self
-            .write(locks, |statement| {
+            .write_outbox(locks, |statement| {
                 let mut released = 0;
                 for event in &found {
                     // Somebody else may have released or redriven it while its lock was waited for.

@@ -9,7 +9,7 @@ use handover_outbox::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, U
 
 use super::limited;
 use super::outbox_index::{of_aggregate, place};
-use super::statement::Statement;
+use super::outbox_tables::{OutboxRows as _, Statement};
 use super::tables::below;
 
 fn is_due(row: &OutboxRow, now: DateTime<Utc>) -> bool {

@@ -7,7 +7,7 @@ use handover_events::{AggregateRef, EventId};
 use handover_outbox::ports::OutboxRow;
 
 use super::outbox_due::is_unreleased;
-use super::statement::Statement;
+use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::tables::{Row, Table};
 
 /// The place of a row in the order of its aggregate.
@@ -24,7 +24,7 @@ pub(super) struct OutboxIndex {
     sent: BTreeSet<(DateTime<Utc>, i64)>,
 }
 
-impl Row for OutboxRow {
+impl Row<OutboxTables> for OutboxRow {
     type Key = i64;
     type Index = OutboxIndex;
 
@@ -71,7 +71,7 @@ pub(super) fn place(row: &OutboxRow) -> Place {
 
 /// The row of an event.
 pub(super) fn of_event<'s>(statement: &'s Statement<'_>, event: &EventId) -> Option<&'s OutboxRow> {
-    let found = |table: &'s Table<OutboxRow>| {
+    let found = |table: &'s Table<OutboxRow, OutboxTables>| {
         table.index.by_event.get(event).and_then(|id| Some((*id, table.get(id)?)))
     };
     statement.outbox().select(|table| found(table).into_iter()).next()

@@ -1,140 +1,148 @@
-//! What one statement sees and changes.
+//! What one statement sees and changes: the tables of the outbox, or those that an application adds.
+
+use std::convert::Infallible;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{CreditChange, KeptRequest, ListingChange, NewShipmentTask, Notification};
-use handover_domain::{Balance, Coupon, Hold, Order, Payment, Product, Refund};
-use handover_events::Partition;
-use handover_outbox::ports::{
-    AuditEntry, Clock, Heartbeat, HistoryEntry, Numbered, OutboxRow, PartitionLease,
-};
+use handover_outbox::ports::Clock;
 
-use super::State;
-use super::assets::{EntryRow, OperationRow};
-use super::consume::{ConsumptionRow, SubscriptionRow};
-use super::credit::CreditRow;
-use super::dead_letters::DeadLetterRow;
-use super::effects::ListingRow;
-use super::ids::IdBlockRow;
-use super::tables::{Merged, Overlay, Table};
 use crate::clock::moved;
 
+/// Tables with all that belongs to them. An application's are made by [`tables!`](crate::tables).
+///
+/// `()` has no tables: the store keeps the outbox alone.
+pub trait Tables: Default + Send + 'static {
+    /// What a unit has changed in them.
+    type Changes: Default + Send;
+    /// What can be locked: rows, and the entries of unique keys.
+    type Lock: Clone + Ord + Send;
+    /// The last row ids given out. What a unit took and did not commit is never used.
+    type Sequences: Default + Send;
+
+    /// Makes a unit's changes committed ones. MUST NOT fail: the outbox's are committed with them.
+    fn apply(&mut self, changes: Self::Changes);
+
+    /// Every committed row as text, behind the name of its table.
+    fn dump(&self) -> Vec<String>;
+}
+
+impl Tables for () {
+    type Changes = ();
+    type Lock = Infallible;
+    type Sequences = ();
+
+    fn apply(&mut self, (): ()) {}
+
+    fn dump(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Makes [`Tables`]: their struct, the struct of a unit's changes, and a trait for [`Statement`] with a method for each
+/// table that returns it as the statement sees it. Every row needs `Row` and `Debug`.
+///
+/// ```ignore
+/// tables! {
+///     /// Every table of the library, as committed.
+///     pub struct Library { books: Book, loans: Loan }
+///     pub struct LibraryChanges;
+///     pub(crate) trait LibraryRows;
+///     type Lock = LibraryLock;
+///     type Sequences = LibrarySequences;
+/// }
+/// ```
+#[macro_export]
 macro_rules! tables {
-    ($($name:ident: $row:ty),+ $(,)?) => {
-        /// Every table, as committed.
+    (
+        $(#[$doc:meta])*
+        $tables_vis:vis struct $tables:ident { $($name:ident: $row:ty),+ $(,)? }
+        $changes_vis:vis struct $changes:ident;
+        $seen_vis:vis trait $seen:ident;
+        type Lock = $lock:ty;
+        type Sequences = $sequences:ty;
+    ) => {
+        $(#[$doc])*
         #[derive(Default)]
-        pub(super) struct Tables {
-            $(pub(super) $name: Table<$row>),+
+        $tables_vis struct $tables {
+            $(pub(crate) $name: $crate::store::tables::Table<$row, $tables>),+
         }
 
-        impl Tables {
-            /// Every row behind the name of its table.
-            pub(super) fn dump(&self) -> Vec<String> {
+        /// Everything that a unit has changed.
+        #[derive(Default)]
+        $changes_vis struct $changes {
+            $(pub(crate) $name: $crate::store::tables::Overlay<$row, $tables>),+
+        }
+
+        impl $crate::store::statement::Tables for $tables {
+            type Changes = $changes;
+            type Lock = $lock;
+            type Sequences = $sequences;
+
+            fn apply(&mut self, changes: $changes) {
+                $(changes.$name.apply(&mut self.$name);)+
+            }
+
+            fn dump(&self) -> Vec<String> {
                 let mut rows = Vec::new();
                 $(rows.extend(self.$name.rows().values().map(|row| format!("{} {row:?}", stringify!($name))));)+
                 rows
             }
         }
 
-        /// Everything that a unit has changed.
-        #[derive(Default)]
-        pub(super) struct Changes {
-            $(pub(super) $name: Overlay<$row>),+
+        /// The tables as a statement sees them.
+        $seen_vis trait $seen {
+            $(fn $name(&self) -> $crate::store::tables::Merged<'_, $row, $tables>;)+
         }
 
-        impl Changes {
-            pub(super) fn apply(self, tables: &mut Tables) {
-                $(self.$name.apply(&mut tables.$name);)+
-            }
-        }
-
-        impl Statement<'_> {
-            $(pub(super) fn $name(&self) -> Merged<'_, $row> {
-                Merged::new(&self.committed.$name, &self.own.$name)
+        impl $seen for $crate::store::statement::Statement<'_, $tables> {
+            $(fn $name(&self) -> $crate::store::tables::Merged<'_, $row, $tables> {
+                $crate::store::tables::Merged::new(&self.committed.$name, &self.own.$name)
             })+
         }
     };
 }
 
-tables! {
-    products: Product,
-    orders: Order,
-    payments: Payment,
-    outbox: OutboxRow,
-    history: Numbered<HistoryEntry>,
-    consumptions: ConsumptionRow,
-    subscriptions: SubscriptionRow,
-    dead_letters: DeadLetterRow,
-    audit_log: Numbered<AuditEntry>,
-    listing_changes: Numbered<ListingChange>,
-    listings: ListingRow,
-    shipments: Numbered<NewShipmentTask>,
-    notifications: Numbered<Notification>,
-    credit_changes: Numbered<CreditChange>,
-    credit: CreditRow,
-    refunds: Refund,
-    requests: KeptRequest,
-    coupons: Coupon,
-    holds: Hold,
-    balances: Balance,
-    operations: OperationRow,
-    entries: EntryRow,
-    relays: Heartbeat,
-    partitions: PartitionLease,
-    id_blocks: IdBlockRow,
+/// Tables and their sequences: the outbox's half of the database, or the application's.
+pub(super) struct Half<X: Tables> {
+    pub(super) tables: X,
+    sequences: X::Sequences,
 }
 
-impl Tables {
-    /// An empty database: no rows but those of the partitions.
-    pub(super) fn with_partitions() -> Tables {
-        let mut tables = Tables::default();
-        for partition in Partition::all() {
-            tables.partitions.put(PartitionLease { partition, owner: None, epoch: 0, lease_until: None });
-        }
-        tables
+impl<X: Tables> Half<X> {
+    pub(super) fn of(tables: X) -> Half<X> {
+        Half { tables, sequences: X::Sequences::default() }
     }
 }
 
-/// The last row id of each table that numbers its rows. What a unit took and did not commit is never used.
-#[derive(Default)]
-pub(super) struct Sequences {
-    pub(super) outbox: i64,
-    pub(super) history: i64,
-    pub(super) consumptions: i64,
-    pub(super) dead_letters: i64,
-    pub(super) audit_log: i64,
-    pub(super) effects: i64,
-    pub(super) operations: i64,
-    pub(super) entries: i64,
-}
-
 /// The next id of a sequence.
-pub(super) fn next(sequence: &mut i64) -> i64 {
+pub fn next(sequence: &mut i64) -> i64 {
     *sequence += 1;
     *sequence
 }
 
 /// One statement of one unit: the latest committed rows, and the unit's own on top.
-pub(super) struct Statement<'s> {
-    committed: &'s Tables,
-    pub(super) own: &'s mut Changes,
-    pub(super) sequences: &'s mut Sequences,
+pub struct Statement<'s, X: Tables> {
+    /// The latest committed rows alone.
+    pub committed: &'s X,
+    /// What the unit has changed: a statement writes here.
+    pub own: &'s mut X::Changes,
+    /// The last row ids given out, to all units.
+    pub sequences: &'s mut X::Sequences,
     clock: &'s dyn Clock,
     database_offset: TimeDelta,
 }
 
-impl<'s> Statement<'s> {
-    pub(super) fn new(state: &'s mut State, own: &'s mut Changes, clock: &'s dyn Clock) -> Statement<'s> {
-        Statement {
-            committed: &state.tables,
-            own,
-            sequences: &mut state.sequences,
-            clock,
-            database_offset: state.database_offset,
-        }
+impl<'s, X: Tables> Statement<'s, X> {
+    pub(super) fn new(
+        half: &'s mut Half<X>,
+        own: &'s mut X::Changes,
+        clock: &'s dyn Clock,
+        database_offset: TimeDelta,
+    ) -> Statement<'s, X> {
+        Statement { committed: &half.tables, own, sequences: &mut half.sequences, clock, database_offset }
     }
 
     /// The database's own now.
-    pub(super) fn database_now(&self) -> DateTime<Utc> {
+    pub fn database_now(&self) -> DateTime<Utc> {
         moved(self.clock.now(), self.database_offset)
     }
 }

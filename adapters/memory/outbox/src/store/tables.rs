@@ -1,49 +1,58 @@
 //! Tables with their indexes, and what a unit has changed on top of them.
 //!
 //! **Invariant:** an index is written by [`Table::put`] and [`Table::remove`] alone, so it cannot drift from its rows.
+//!
+//! The parameter `X` is the struct of the tables ([`super::statement::Tables`]): it is local to the crate that implements
+//! [`Row`] for a foreign type.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
 
-/// A row of a table: its primary key, and how it stands in the table's secondary indexes.
-pub(super) trait Row: Clone {
+/// A row of one of the tables `X`: its primary key, and its entries in the table's secondary indexes.
+pub trait Row<X>: Clone {
     /// The primary key.
     type Key: Ord + Clone;
     /// The secondary indexes of its table.
     type Index: Default;
 
+    /// Its primary key, which MUST NOT change while the row is in a table.
     fn key(&self) -> Self::Key;
 
+    /// Adds its entries to the indexes.
     fn enter(&self, _index: &mut Self::Index) {}
 
+    /// Removes the entries that [`Row::enter`] added.
     fn leave(&self, _index: &mut Self::Index) {}
 }
 
 /// Rows by primary key, and their indexes.
-pub(super) struct Table<R: Row> {
+pub struct Table<R: Row<X>, X> {
     rows: BTreeMap<R::Key, R>,
     /// For reading; see the module's invariant.
-    pub(super) index: R::Index,
+    pub index: R::Index,
 }
 
-impl<R: Row> Default for Table<R> {
+impl<R: Row<X>, X> Default for Table<R, X> {
     fn default() -> Self {
         Table { rows: BTreeMap::new(), index: R::Index::default() }
     }
 }
 
-impl<R: Row> Table<R> {
-    pub(super) fn get(&self, key: &R::Key) -> Option<&R> {
+impl<R: Row<X>, X> Table<R, X> {
+    /// The row of a primary key.
+    pub fn get(&self, key: &R::Key) -> Option<&R> {
         self.rows.get(key)
     }
 
-    pub(super) fn rows(&self) -> &BTreeMap<R::Key, R> {
+    /// Every row by its primary key.
+    pub fn rows(&self) -> &BTreeMap<R::Key, R> {
         &self.rows
     }
 
-    pub(super) fn put(&mut self, row: R) {
+    /// Inserts a row, or replaces the one of its primary key.
+    pub fn put(&mut self, row: R) {
         match self.rows.entry(row.key()) {
             Entry::Occupied(mut entry) => {
                 entry.get().leave(&mut self.index);
@@ -57,7 +66,8 @@ impl<R: Row> Table<R> {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &R::Key) {
+    /// Deletes the row of a primary key, if there is one.
+    pub fn remove(&mut self, key: &R::Key) {
         if let Some(old) = self.rows.remove(key) {
             old.leave(&mut self.index);
         }
@@ -66,40 +76,43 @@ impl<R: Row> Table<R> {
 
 /// What a unit has written to a table and not committed. Most units write to few tables: one that is left alone costs
 /// nothing.
-pub(super) struct Overlay<R: Row>(Option<Box<Written<R>>>);
+pub struct Overlay<R: Row<X>, X>(Option<Box<Written<R, X>>>);
 
 /// The rows of an [`Overlay`].
-struct Written<R: Row> {
-    table: Table<R>,
+struct Written<R: Row<X>, X> {
+    table: Table<R, X>,
     removed: BTreeSet<R::Key>,
 }
 
-impl<R: Row> Default for Overlay<R> {
+impl<R: Row<X>, X> Default for Overlay<R, X> {
     fn default() -> Self {
         Overlay(None)
     }
 }
 
-impl<R: Row> Default for Written<R> {
+impl<R: Row<X>, X> Default for Written<R, X> {
     fn default() -> Self {
         Written { table: Table::default(), removed: BTreeSet::new() }
     }
 }
 
-impl<R: Row> Overlay<R> {
-    pub(super) fn put(&mut self, row: R) {
+impl<R: Row<X>, X> Overlay<R, X> {
+    /// Inserts a row, or replaces the one of its primary key, once the unit commits.
+    pub fn put(&mut self, row: R) {
         let written = self.0.get_or_insert_default();
         written.removed.remove(&row.key());
         written.table.put(row);
     }
 
-    pub(super) fn remove(&mut self, key: &R::Key) {
+    /// Deletes the row of a primary key, once the unit commits.
+    pub fn remove(&mut self, key: &R::Key) {
         let written = self.0.get_or_insert_default();
         written.table.remove(key);
         written.removed.insert(key.clone());
     }
 
-    pub(super) fn apply(self, table: &mut Table<R>) {
+    /// Changes the committed table accordingly.
+    pub fn apply(self, table: &mut Table<R, X>) {
         let Some(written) = self.0 else { return };
         for key in &written.removed {
             table.remove(key);
@@ -110,32 +123,34 @@ impl<R: Row> Overlay<R> {
     }
 }
 
-impl<R: Row> Written<R> {
+impl<R: Row<X>, X> Written<R, X> {
     fn hides(&self, key: &R::Key) -> bool {
         self.table.rows.contains_key(key) || self.removed.contains(key)
     }
 }
 
 /// A table as a statement sees it: the latest committed rows under the unit's own.
-pub(super) struct Merged<'a, R: Row> {
-    committed: &'a Table<R>,
-    own: Option<&'a Written<R>>,
+pub struct Merged<'a, R: Row<X>, X> {
+    committed: &'a Table<R, X>,
+    own: Option<&'a Written<R, X>>,
 }
 
-impl<R: Row> Clone for Merged<'_, R> {
+impl<R: Row<X>, X> Clone for Merged<'_, R, X> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<R: Row> Copy for Merged<'_, R> {}
+impl<R: Row<X>, X> Copy for Merged<'_, R, X> {}
 
-impl<'a, R: Row> Merged<'a, R> {
-    pub(super) fn new(committed: &'a Table<R>, own: &'a Overlay<R>) -> Self {
+impl<'a, R: Row<X>, X> Merged<'a, R, X> {
+    /// A committed table under what a unit has written to it.
+    pub fn new(committed: &'a Table<R, X>, own: &'a Overlay<R, X>) -> Self {
         Merged { committed, own: own.0.as_deref() }
     }
 
-    pub(super) fn get(self, key: &R::Key) -> Option<&'a R> {
+    /// The row of a primary key.
+    pub fn get(self, key: &R::Key) -> Option<&'a R> {
         match self.own {
             None => self.committed.get(key),
             Some(own) => {
@@ -147,9 +162,9 @@ impl<'a, R: Row> Merged<'a, R> {
     /// Rows that `pick` finds by an index, in its order: it yields pairs of sort key and row, ascending.
     ///
     /// Each committed row that the unit has changed is left out, so that it is found as the unit left it or not at all.
-    pub(super) fn select<T: Ord, I: Iterator<Item = (T, &'a R)>>(
+    pub fn select<T: Ord, I: Iterator<Item = (T, &'a R)>>(
         self,
-        pick: impl Fn(&'a Table<R>) -> I,
+        pick: impl Fn(&'a Table<R, X>) -> I,
     ) -> impl Iterator<Item = &'a R> {
         let own = self.own;
         let is_as_committed = move |row: &R| own.is_none_or(|own| !own.hides(&row.key()));
@@ -159,19 +174,19 @@ impl<'a, R: Row> Merged<'a, R> {
     }
 
     /// As [`Merged::select`], for all rows in the order of their keys.
-    pub(super) fn all(self) -> impl Iterator<Item = &'a R> {
+    pub fn all(self) -> impl Iterator<Item = &'a R> {
         self.select(|table| table.rows.iter())
     }
 }
 
 /// The members of a set below a bound, greatest first: what a page shows.
-pub(super) fn below<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl Iterator<Item = &T> {
+pub fn below<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl Iterator<Item = &T> {
     set.range((Bound::Unbounded, before.map_or(Bound::Unbounded, Bound::Excluded))).rev()
 }
 
 /// The numbered rows of a table below a bound, greatest number first: what a page shows.
-pub(super) fn rows_below<R: Row<Key = i64>>(
-    table: &Table<R>,
+pub fn rows_below<R: Row<X, Key = i64>, X>(
+    table: &Table<R, X>,
     before: Option<i64>,
 ) -> impl Iterator<Item = (i64, &R)> {
     let upper = before.map_or(Bound::Unbounded, Bound::Excluded);

@@ -10,30 +10,43 @@ use crate::turn::yield_now;
 use async_trait::async_trait;
 use handover_events::Partition;
 use handover_outbox::Wake;
-use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+use handover_outbox::ports::{Clock, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use tokio::sync::Notify;
 
-use super::Shared;
-use super::locks::{Lock, UnitId};
-use super::statement::{Changes, Statement};
+use super::locks::{AnyLock, Lock, UnitId};
+use super::outbox_tables::{OutboxChanges, OutboxTables};
+use super::statement::{Statement, Tables};
+use super::{Shared, State};
 
-/// One transaction.
-pub(super) struct MemoryUnit {
-    pub(super) shared: Arc<Shared>,
+/// One transaction on the outbox and on the tables of an application.
+pub struct MemoryUnit<X: Tables> {
+    pub(super) shared: Arc<Shared<X>>,
     pub(super) id: UnitId,
     /// The locks it holds, to be freed at its end.
-    pub(super) held: Vec<Lock>,
+    pub(super) held: Vec<AnyLock<X::Lock>>,
     /// Told when it ends.
     pub(super) ended: Arc<Notify>,
     /// Of the events it appended.
     pub(super) appended: Vec<Partition>,
-    changes: Changes,
+    changes: Changes<X>,
     failed: bool,
     wake: Wake,
 }
 
-impl MemoryUnit {
-    pub(super) fn new(shared: Arc<Shared>, wake: Wake, id: UnitId) -> MemoryUnit {
+/// Everything that a unit has changed in both halves.
+struct Changes<X: Tables> {
+    outbox: OutboxChanges,
+    own: X::Changes,
+}
+
+impl<X: Tables> Default for Changes<X> {
+    fn default() -> Self {
+        Changes { outbox: OutboxChanges::default(), own: X::Changes::default() }
+    }
+}
+
+impl<X: Tables> MemoryUnit<X> {
+    pub(super) fn new(shared: Arc<Shared<X>>, wake: Wake, id: UnitId) -> MemoryUnit<X> {
         MemoryUnit {
             shared,
             id,
@@ -46,26 +59,60 @@ impl MemoryUnit {
         }
     }
 
-    /// A statement that only reads.
-    pub(super) async fn read<T>(
+    /// A statement that only reads the application's tables.
+    pub async fn read<T>(
         &mut self,
-        work: impl FnOnce(&Statement<'_>) -> T + Send,
+        work: impl FnOnce(&Statement<'_, X>) -> T + Send,
     ) -> Result<T, StoreError> {
         self.write(Vec::new(), |statement| Ok(work(statement))).await
     }
 
-    /// A statement that writes: takes the locks, then works on what is committed by then. An error fails the unit.
-    pub(super) async fn write<T>(
+    /// A statement that writes the application's tables: takes the locks in the order given, then works on what is
+    /// committed by then. An error fails the unit.
+    pub async fn write<T>(
+        &mut self,
+        locks: Vec<X::Lock>,
+        work: impl FnOnce(&mut Statement<'_, X>) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
+        let locks = locks.into_iter().map(AnyLock::Own).collect();
+        self.run(locks, |state, changes, clock| {
+            work(&mut Statement::new(&mut state.own, &mut changes.own, clock, state.database_offset))
+        })
+        .await
+    }
+
+    /// As [`MemoryUnit::read`], of the outbox's tables.
+    pub(super) async fn read_outbox<T>(
+        &mut self,
+        work: impl FnOnce(&Statement<'_, OutboxTables>) -> T + Send,
+    ) -> Result<T, StoreError> {
+        self.write_outbox(Vec::new(), |statement| Ok(work(statement))).await
+    }
+
+    /// As [`MemoryUnit::write`], on the outbox's tables.
+    pub(super) async fn write_outbox<T>(
         &mut self,
         locks: Vec<Lock>,
-        work: impl FnOnce(&mut Statement<'_>) -> Result<T, StoreError> + Send,
+        work: impl FnOnce(&mut Statement<'_, OutboxTables>) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
+        let locks = locks.into_iter().map(AnyLock::Outbox).collect();
+        self.run(locks, |state, changes, clock| {
+            work(&mut Statement::new(&mut state.outbox, &mut changes.outbox, clock, state.database_offset))
+        })
+        .await
+    }
+
+    async fn run<T>(
+        &mut self,
+        locks: Vec<AnyLock<X::Lock>>,
+        work: impl FnOnce(&mut State<X>, &mut Changes<X>, &dyn Clock) -> Result<T, StoreError> + Send,
     ) -> Result<T, StoreError> {
         yield_now().await;
         self.check()?;
         let result = match self.take_locks(locks).await {
             Ok(()) => {
                 let mut state = self.shared.state();
-                work(&mut Statement::new(&mut state, &mut self.changes, &*self.shared.clock))
+                work(&mut state, &mut self.changes, &*self.shared.clock)
             }
             Err(error) => Err(error),
         };
@@ -82,14 +129,14 @@ impl MemoryUnit {
     }
 }
 
-impl View for MemoryUnit {
+impl<X: Tables> View for MemoryUnit<X> {
     fn outbox_view(&mut self) -> &mut dyn OutboxView {
         self
     }
 }
 
 #[async_trait]
-impl UnitOfWork for MemoryUnit {
+impl<X: Tables> UnitOfWork for MemoryUnit<X> {
     fn outbox(&mut self) -> &mut dyn OutboxUnit {
         self
     }
@@ -101,7 +148,8 @@ impl UnitOfWork for MemoryUnit {
         let held = mem::take(&mut self.held);
         {
             let mut state = self.shared.state();
-            changes.apply(&mut state.tables);
+            state.outbox.tables.apply(changes.outbox);
+            state.own.tables.apply(changes.own);
             state.locks.release(held, &self.ended);
         }
         if !self.appended.is_empty() {
@@ -113,7 +161,7 @@ impl UnitOfWork for MemoryUnit {
     }
 }
 
-impl Drop for MemoryUnit {
+impl<X: Tables> Drop for MemoryUnit<X> {
     fn drop(&mut self) {
         let held = mem::take(&mut self.held);
         if !held.is_empty() {

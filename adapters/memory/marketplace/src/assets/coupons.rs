@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use handover_domain::{Coupon, CouponId, CouponStatus, UserId};
 use handover_events::TenantId;
+use handover_memory::store::tables::{Row, below};
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 
-use super::super::statement::Statement;
-use super::super::tables::{Row, below};
-use super::super::{conflict, limited};
+use crate::tables::{Market, MarketRows as _, Statement};
 
 #[derive(Default)]
-pub(in crate::store) struct CouponIndex {
+pub(crate) struct CouponIndex {
     of_user: BTreeMap<(TenantId, UserId), BTreeSet<CouponId>>,
     available: BTreeSet<(DateTime<Utc>, CouponId)>,
 }
 
-impl Row for Coupon {
+impl Row<Market> for Coupon {
     type Key = CouponId;
     type Index = CouponIndex;
 

@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_application::ports::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState};
+use handover_memory::store::tables::Row;
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 
-use super::locks::Lock;
-use super::tables::Row;
-use super::unit::MemoryUnit;
-use super::{conflict, limited};
+use crate::tables::{Lock, Market, MarketRows as _};
+use crate::unit::MarketUnit;
 
 #[derive(Default)]
-pub(super) struct RequestIndex {
+pub(crate) struct RequestIndex {
     by_expiry: BTreeSet<(DateTime<Utc>, RequestScope)>,
 }
 
-impl Row for KeptRequest {
+impl Row<Market> for KeptRequest {
     type Key = RequestScope;
     type Index = RequestIndex;
 
@@ -35,14 +35,14 @@ impl Row for KeptRequest {
 }
 
 #[async_trait]
-impl RequestQueries for MemoryUnit {
+impl RequestQueries for MarketUnit {
     async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError> {
         self.read(|statement| statement.requests().get(scope).cloned()).await
     }
 }
 
 #[async_trait]
-impl RequestRepo for MemoryUnit {
+impl RequestRepo for MarketUnit {
     async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
         self.write(vec![Lock::Request(request.scope.clone())], |statement| {
             if statement.requests().get(&request.scope).is_some() {

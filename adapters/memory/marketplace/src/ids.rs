@@ -2,20 +2,19 @@
 
 use async_trait::async_trait;
 use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState};
+use handover_memory::store::tables::Row;
 use handover_outbox::ports::StoreError;
 
-use super::locks::Lock;
-use super::statement::Statement;
-use super::tables::Row;
-use super::unit::MemoryUnit;
+use crate::tables::{Lock, Market, MarketRows as _, Statement};
+use crate::unit::MarketUnit;
 
 #[derive(Debug, Clone)]
-pub(super) struct IdBlockRow {
+pub(crate) struct IdBlockRow {
     kind: IdKind,
     next_id: i64,
 }
 
-impl Row for IdBlockRow {
+impl Row<Market> for IdBlockRow {
     type Key = IdKind;
     type Index = ();
 
@@ -40,7 +39,7 @@ fn next_id(statement: &Statement<'_>, kind: IdKind) -> i64 {
 }
 
 #[async_trait]
-impl IdQueries for MemoryUnit {
+impl IdQueries for MarketUnit {
     async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
         self.read(|statement| {
             let largest = ids(statement, kind).into_iter().max().unwrap_or(0);
@@ -55,7 +54,7 @@ impl IdQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl IdBlocks for MemoryUnit {
+impl IdBlocks for MarketUnit {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
         self.write(vec![Lock::IdBlock(kind)], |statement| {
             let next_id = next.max(next_id(statement, kind));

@@ -6,28 +6,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
 use handover_domain::{Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId};
 use handover_events::TenantId;
+use handover_memory::store::statement::next;
+use handover_memory::store::tables::{Row, below};
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
 
-use super::super::statement::{Statement, next};
-use super::super::tables::{Row, below};
-use super::super::{conflict, limited};
+use crate::tables::{Market, MarketRows as _, Statement};
 
 type Key = (TenantId, OperationKey);
 
 /// An operation and its place in the order of posting.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct OperationRow {
+pub(crate) struct OperationRow {
     number: i64,
     operation: AssetOperation,
 }
 
 #[derive(Default)]
-pub(in crate::store) struct OperationIndex {
+pub(crate) struct OperationIndex {
     of_order: BTreeMap<(TenantId, OrderId), BTreeSet<(i64, OperationKey)>>,
 }
 
 /// An operation is never changed and never leaves.
-impl Row for OperationRow {
+impl Row<Market> for OperationRow {
     type Key = Key;
     type Index = OperationIndex;
 
@@ -45,20 +46,20 @@ impl Row for OperationRow {
 
 /// An entry of an operation.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct EntryRow {
+pub(crate) struct EntryRow {
     id: i64,
     operation: Key,
     entry: Entry,
 }
 
 #[derive(Default)]
-pub(in crate::store) struct EntryIndex {
+pub(crate) struct EntryIndex {
     of_user: BTreeMap<(TenantId, UserId, Purse), BTreeSet<i64>>,
     of_operation: BTreeMap<Key, BTreeSet<i64>>,
 }
 
 /// An entry is never changed and never leaves.
-impl Row for EntryRow {
+impl Row<Market> for EntryRow {
     type Key = i64;
     type Index = EntryIndex;
 

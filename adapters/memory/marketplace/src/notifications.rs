@@ -8,13 +8,14 @@ use handover_application::ports::{
 };
 use handover_domain::{OrderId, UserId};
 use handover_events::{EventId, TenantId};
+use handover_memory::store::limited;
+use handover_memory::store::statement::next;
+use handover_memory::store::tables::rows_below;
 use handover_outbox::ports::{Numbered, StoreError};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
-use super::limited;
-use super::statement::next;
-use super::tables::rows_below;
-use super::unit::MemoryUnit;
+use crate::tables::MarketRows as _;
+use crate::unit::MarketUnit;
 
 impl OfOrder for Notification {
     fn order(&self) -> (TenantId, OrderId) {
@@ -31,7 +32,7 @@ impl OfOrder for Notification {
 }
 
 #[async_trait]
-impl NotificationQueries for MemoryUnit {
+impl NotificationQueries for MarketUnit {
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
@@ -64,7 +65,7 @@ impl NotificationQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl NotificationRepo for MemoryUnit {
+impl NotificationRepo for MarketUnit {
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
         self.write(keys_of(EffectKind::Notification, notifications), |statement| {
             for notification in notifications {

@@ -2,12 +2,12 @@
 
 use handover_domain::{Balance, Purse, UserId};
 use handover_events::TenantId;
+use handover_memory::store::tables::Row;
 use handover_outbox::ports::StoreError;
 
-use super::super::statement::Statement;
-use super::super::tables::Row;
+use crate::tables::{Market, Statement};
 
-impl Row for Balance {
+impl Row<Market> for Balance {
     type Key = (TenantId, UserId, Purse);
     type Index = ();
 

@@ -7,23 +7,22 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::{RefundQueries, RefundRepo};
 use handover_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
 use handover_events::TenantId;
+use handover_memory::store::tables::Row;
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 
-use super::locks::Lock;
-use super::statement::Statement;
-use super::tables::Row;
-use super::unit::MemoryUnit;
-use super::{conflict, limited};
+use crate::tables::{Lock, Market, MarketRows as _, Statement};
+use crate::unit::MarketUnit;
 
 #[derive(Default)]
-pub(super) struct RefundIndex {
+pub(crate) struct RefundIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<RefundId>>,
     /// The one of each payment that has not failed.
     live: BTreeMap<PaymentId, RefundId>,
     due: BTreeSet<(DateTime<Utc>, RefundId)>,
 }
 
-impl Row for Refund {
+impl Row<Market> for Refund {
     type Key = RefundId;
     type Index = RefundIndex;
 
@@ -56,7 +55,7 @@ impl Row for Refund {
 }
 
 #[async_trait]
-impl RefundQueries for MemoryUnit {
+impl RefundQueries for MarketUnit {
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError> {
         self.read(|statement| statement.refunds().get(&id).cloned()).await
     }
@@ -87,7 +86,7 @@ impl RefundQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl RefundRepo for MemoryUnit {
+impl RefundRepo for MarketUnit {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
         self.write(locks(refund), |statement| {
             if statement.refunds().get(&refund.id).is_some() {

@@ -7,19 +7,19 @@ use async_trait::async_trait;
 use handover_application::ports::{ProductQueries, ProductRepo};
 use handover_domain::{Product, ProductId, ProductStatus};
 use handover_events::TenantId;
+use handover_memory::store::tables::{Row, below};
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 
-use super::locks::Lock;
-use super::tables::{Row, below};
-use super::unit::MemoryUnit;
-use super::{conflict, limited};
+use crate::tables::{Lock, Market, MarketRows as _};
+use crate::unit::MarketUnit;
 
 #[derive(Default)]
-pub(super) struct ProductIndex {
+pub(crate) struct ProductIndex {
     by_tenant: BTreeMap<TenantId, BTreeSet<ProductId>>,
 }
 
-impl Row for Product {
+impl Row<Market> for Product {
     type Key = ProductId;
     type Index = ProductIndex;
 
@@ -39,7 +39,7 @@ impl Row for Product {
 }
 
 #[async_trait]
-impl ProductQueries for MemoryUnit {
+impl ProductQueries for MarketUnit {
     async fn product_by_id(
         &mut self,
         tenant: TenantId,
@@ -75,7 +75,7 @@ impl ProductQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl ProductRepo for MemoryUnit {
+impl ProductRepo for MarketUnit {
     async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
         self.write(vec![Lock::Product(product.id)], |statement| {
             if statement.products().get(&product.id).is_some() {

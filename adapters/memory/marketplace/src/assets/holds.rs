@@ -6,22 +6,22 @@ use std::ops::Bound;
 use chrono::{DateTime, Utc};
 use handover_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
 use handover_events::TenantId;
+use handover_memory::store::tables::Row;
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::StoreError;
 
-use super::super::statement::Statement;
-use super::super::tables::Row;
-use super::super::{conflict, limited};
+use crate::tables::{Market, MarketRows as _, Statement};
 
 /// The place of a hold among those of all tenants.
 type Place = (DateTime<Utc>, OrderId, Asset);
 
 #[derive(Default)]
-pub(in crate::store) struct HoldIndex {
+pub(crate) struct HoldIndex {
     of_user: BTreeMap<(TenantId, UserId, Asset), BTreeSet<OrderId>>,
     frozen: BTreeMap<Place, BTreeSet<TenantId>>,
 }
 
-impl Row for Hold {
+impl Row<Market> for Hold {
     type Key = (TenantId, OrderId, Asset);
     type Index = HoldIndex;
 

@@ -6,22 +6,21 @@ use async_trait::async_trait;
 use handover_application::ports::{PaymentQueries, PaymentRepo};
 use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus};
 use handover_events::TenantId;
+use handover_memory::store::conflict;
+use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Changed, StoreError};
 
-use super::conflict;
-use super::locks::Lock;
-use super::statement::Statement;
-use super::tables::Row;
-use super::unit::MemoryUnit;
+use crate::tables::{Lock, Market, MarketRows as _, Statement};
+use crate::unit::MarketUnit;
 
 #[derive(Default)]
-pub(super) struct PaymentIndex {
+pub(crate) struct PaymentIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<PaymentId>>,
     processing: BTreeMap<(TenantId, OrderId), PaymentId>,
     by_transaction: BTreeMap<String, PaymentId>,
 }
 
-impl Row for Payment {
+impl Row<Market> for Payment {
     type Key = PaymentId;
     type Index = PaymentIndex;
 
@@ -57,7 +56,7 @@ impl Row for Payment {
 }
 
 #[async_trait]
-impl PaymentQueries for MemoryUnit {
+impl PaymentQueries for MarketUnit {
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
         self.read(|statement| statement.payments().get(&id).cloned()).await
     }
@@ -84,7 +83,7 @@ impl PaymentQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl PaymentRepo for MemoryUnit {
+impl PaymentRepo for MarketUnit {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
         self.write(locks(payment), |statement| {
             if statement.payments().get(&payment.id).is_some() {

@@ -15,13 +15,13 @@ use handover_domain::{
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 
-use super::locks::Lock;
-use super::unit::MemoryUnit;
+use crate::tables::{Lock, MarketRows as _};
+use crate::unit::MarketUnit;
 
 pub(super) use ledger::{EntryRow, OperationRow};
 
 #[async_trait]
-impl AssetQueries for MemoryUnit {
+impl AssetQueries for MarketUnit {
     async fn coupon_by_id(&mut self, tenant: TenantId, id: CouponId) -> Result<Option<Coupon>, StoreError> {
         self.read(|statement| statement.coupons().get(&id).filter(|coupon| coupon.tenant == tenant).cloned())
             .await
@@ -121,7 +121,7 @@ impl AssetQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl AssetRepo for MemoryUnit {
+impl AssetRepo for MarketUnit {
     async fn insert_coupon(&mut self, coupon: &Coupon) -> Result<(), StoreError> {
         self.write(vec![Lock::Coupon(coupon.id)], |statement| coupons::insert(statement, coupon)).await
     }

@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind};
 use handover_domain::{OrderId, UserId};
 use handover_events::{EventId, TenantId};
+use handover_memory::store::statement::next;
+use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Numbered, StoreError};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
-use super::locks::Lock;
-use super::statement::next;
-use super::tables::Row;
-use super::unit::MemoryUnit;
+use crate::tables::{Lock, Market, MarketRows as _};
+use crate::unit::MarketUnit;
 
 impl OfOrder for CreditChange {
     fn order(&self) -> (TenantId, OrderId) {
@@ -28,13 +28,13 @@ impl OfOrder for CreditChange {
 
 /// A buyer and its credit.
 #[derive(Debug, Clone)]
-pub(super) struct CreditRow {
+pub(crate) struct CreditRow {
     tenant: TenantId,
     buyer: UserId,
     credit: BuyerCredit,
 }
 
-impl Row for CreditRow {
+impl Row<Market> for CreditRow {
     type Key = (TenantId, UserId);
     type Index = ();
 
@@ -44,7 +44,7 @@ impl Row for CreditRow {
 }
 
 #[async_trait]
-impl CreditQueries for MemoryUnit {
+impl CreditQueries for MarketUnit {
     async fn credit_of(
         &mut self,
         tenant: TenantId,
@@ -67,7 +67,7 @@ impl CreditQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl CreditRepo for MemoryUnit {
+impl CreditRepo for MarketUnit {
     async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
         let mut locks: Vec<Lock> =
             changes.iter().map(|change| Lock::Credit(change.tenant, change.buyer)).collect();

@@ -10,19 +10,19 @@ use handover_application::ports::{
 };
 use handover_domain::{OrderId, ProductId, UserId};
 use handover_events::{EventId, TenantId};
+use handover_memory::store::statement::next;
+use handover_memory::store::tables::{Row, rows_below};
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
 
-use super::locks::Lock;
-use super::statement::next;
-use super::tables::{Merged, Row, Table, rows_below};
-use super::unit::MemoryUnit;
-use super::{conflict, limited};
+use crate::tables::{Lock, Market, MarketRows as _, Merged, Table};
+use crate::unit::MarketUnit;
 
 /// Whose listing of which product.
 type Listing = (TenantId, UserId, ProductId);
 
 /// The order by which effects are found, the fact of which an order has one, and the listing, if they change one.
-pub(super) trait OfOrder: Clone {
+pub(crate) trait OfOrder: Clone {
     fn order(&self) -> (TenantId, OrderId);
 
     fn fact(&self) -> String;
@@ -73,12 +73,12 @@ impl OfOrder for NewShipmentTask {
 }
 
 #[derive(Default)]
-pub(super) struct EffectIndex {
+pub(crate) struct EffectIndex {
     of_order: BTreeMap<(TenantId, OrderId), BTreeSet<i64>>,
     of_listing: BTreeMap<Listing, BTreeSet<i64>>,
 }
 
-impl<E: OfOrder> Row for Numbered<E> {
+impl<E: OfOrder> Row<Market> for Numbered<E> {
     type Key = i64;
     type Index = EffectIndex;
 
@@ -104,7 +104,7 @@ impl<E: OfOrder> Row for Numbered<E> {
 }
 
 /// The effects of an order in a table, by their numbers.
-pub(super) fn of_order<E: OfOrder>(
+pub(crate) fn of_order<E: OfOrder>(
     table: &Table<Numbered<E>>,
     order: (TenantId, OrderId),
 ) -> impl Iterator<Item = (i64, &Numbered<E>)> {
@@ -132,7 +132,7 @@ fn newest<E: OfOrder>(rows: Merged<'_, Numbered<E>>, most: u32) -> Vec<EffectOfF
 }
 
 /// The entries of the natural key of effects, in order.
-pub(super) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> {
+pub(crate) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> {
     let key = |effect: &E| {
         let (tenant, order) = effect.order();
         Lock::Effect(kind, tenant, order, effect.fact())
@@ -143,7 +143,7 @@ pub(super) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> 
 }
 
 /// Refuses an effect whose fact has one.
-pub(super) fn check_key<E: OfOrder>(rows: Merged<'_, Numbered<E>>, effect: &E) -> Result<(), StoreError> {
+pub(crate) fn check_key<E: OfOrder>(rows: Merged<'_, Numbered<E>>, effect: &E) -> Result<(), StoreError> {
     let fact = effect.fact();
     let mut own = rows.select(|table| of_order(table, effect.order()));
     match own.find(|row| row.effect.fact() == fact) {
@@ -163,13 +163,13 @@ fn of_listing<E: OfOrder>(
 
 /// A product in its seller's listing.
 #[derive(Debug, Clone)]
-pub(super) struct ListingRow {
+pub(crate) struct ListingRow {
     tenant: TenantId,
     seller: UserId,
     entry: ListingEntry,
 }
 
-impl Row for ListingRow {
+impl Row<Market> for ListingRow {
     type Key = Listing;
     type Index = ();
 
@@ -179,7 +179,7 @@ impl Row for ListingRow {
 }
 
 #[async_trait]
-impl EffectQueries for MemoryUnit {
+impl EffectQueries for MarketUnit {
     async fn listing_changes(
         &mut self,
         tenant: TenantId,
@@ -302,7 +302,7 @@ impl EffectQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl EffectRepo for MemoryUnit {
+impl EffectRepo for MarketUnit {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
         let locks = changes
             .iter()

@@ -9,19 +9,19 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::{OrderQueries, OrderRepo, OrderSide};
 use handover_domain::{Order, OrderId, OrderStatus, UserId};
 use handover_events::TenantId;
+use handover_memory::store::tables::{Row, below};
+use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 
-use super::locks::Lock;
-use super::tables::{Row, below};
-use super::unit::MemoryUnit;
-use super::{conflict, limited};
+use crate::tables::{Lock, Market, MarketRows as _};
+use crate::unit::MarketUnit;
 
 /// When each order last changed; `None` is before all orders of a moment: there a range begins.
 type Changes = BTreeSet<(DateTime<Utc>, Option<OrderId>)>;
 type ByUser = BTreeMap<(TenantId, UserId), BTreeSet<OrderId>>;
 
 #[derive(Default)]
-pub(super) struct OrderIndex {
+pub(crate) struct OrderIndex {
     bought: ByUser,
     sold: ByUser,
     pending: BTreeSet<(DateTime<Utc>, OrderId)>,
@@ -29,7 +29,7 @@ pub(super) struct OrderIndex {
     changed_of: BTreeMap<TenantId, Changes>,
 }
 
-impl Row for Order {
+impl Row<Market> for Order {
     type Key = OrderId;
     type Index = OrderIndex;
 
@@ -64,7 +64,7 @@ impl Row for Order {
 }
 
 #[async_trait]
-impl OrderQueries for MemoryUnit {
+impl OrderQueries for MarketUnit {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
         self.read(|statement| statement.orders().get(&id).filter(|order| order.tenant == tenant).cloned())
             .await
@@ -162,7 +162,7 @@ impl OrderQueries for MemoryUnit {
 }
 
 #[async_trait]
-impl OrderRepo for MemoryUnit {
+impl OrderRepo for MarketUnit {
     async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError> {
         self.write(vec![Lock::Order(order.id)], |statement| {
             if statement.orders().get(&order.id).is_some() {
