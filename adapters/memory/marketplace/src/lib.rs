@@ -33,27 +33,27 @@ use unit::MarketUnit;
 pub struct MemoryStore(handover_memory::MemoryStore<Market>);
 
 impl MemoryStore {
-    /// An empty database. Its own now is this clock's until it is moved; commits of this handle ring this bell.
+    /// An empty database. Its own time is this clock's until it is moved; commits of this handle wake this `Wake`.
     pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore {
         MemoryStore(handover_memory::MemoryStore::new(clock, wake))
     }
 
-    /// Another process's way to the same database, with that process's bell.
+    /// Another process's way to the same database, with that process's `Wake`.
     pub fn for_process(&self, wake: Wake) -> MemoryStore {
         MemoryStore(self.0.for_process(wake))
     }
 
-    /// Moves the database's own now, on which leases alone depend, by this much more.
+    /// Moves the database's own time, on which leases alone depend, by this much more.
     pub fn move_database_clock(&self, by: TimeDelta) {
         self.0.move_database_clock(by);
     }
 
-    /// Deletes the row of an event that was sent, as a hand would; whether there was one.
+    /// Deletes the row of an event that was sent, as a person does by SQL; whether there was one.
     pub fn lose_event(&self, event: &EventId) -> bool {
         self.0.lose_event(event)
     }
 
-    /// Deletes the hold of an asset for an order, as a hand would; whether there was one.
+    /// Deletes the hold of an asset for an order, as a person does by SQL; whether there was one.
     pub fn lose_hold(&self, hold: (TenantId, OrderId, Asset)) -> bool {
         self.0.alter(|market| {
             let was_there = market.holds.get(&hold).is_some();
@@ -62,12 +62,12 @@ impl MemoryStore {
         })
     }
 
-    /// Every committed row as text, behind the name of its table: for holding two moments against each other.
+    /// Every committed row as text, behind the name of its table: to compare two moments.
     pub fn rows(&self) -> Vec<String> {
         self.0.rows()
     }
 
-    /// The database's own now.
+    /// The database's own time.
     pub fn database_now(&self) -> DateTime<Utc> {
         self.0.database_now()
     }

@@ -71,7 +71,7 @@ impl<X: Tables> Shared<X> {
 }
 
 impl<X: Tables> MemoryStore<X> {
-    /// An empty database. Its own now is this clock's until it is moved; commits of this handle ring this bell.
+    /// An empty database. Its own time is this clock's until it is moved; commits of this handle wake this `Wake`.
     pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore<X> {
         let state = State {
             outbox: Half::of(OutboxTables::with_partitions()),
@@ -83,18 +83,18 @@ impl<X: Tables> MemoryStore<X> {
         MemoryStore { shared: Arc::new(Shared { state: Mutex::new(state), clock }), wake }
     }
 
-    /// Another process's way to the same database, with that process's bell.
+    /// Another process's way to the same database, with that process's `Wake`.
     pub fn for_process(&self, wake: Wake) -> MemoryStore<X> {
         MemoryStore { shared: self.shared.clone(), wake }
     }
 
-    /// Moves the database's own now, on which leases alone depend, by this much more.
+    /// Moves the database's own time, on which leases alone depend, by this much more.
     pub fn move_database_clock(&self, by: TimeDelta) {
         let mut state = self.shared.state();
         state.database_offset = state.database_offset.checked_add(&by).unwrap_or(state.database_offset);
     }
 
-    /// Deletes the row of an event that was sent, as a hand would; whether there was one.
+    /// Deletes the row of an event that was sent, as a person does by SQL; whether there was one.
     pub fn lose_event(&self, event: &EventId) -> bool {
         let mut state = self.shared.state();
         let sent = |row: &&OutboxRow| row.event_id == *event && row.status == OutboxStatus::Sent;
@@ -105,13 +105,12 @@ impl<X: Tables> MemoryStore<X> {
         true
     }
 
-    /// Changes committed rows of the application as a hand would, past all units and locks. `work` MUST NOT use the
-    /// store.
+    /// Changes committed rows of the application past all units and locks. `work` MUST NOT use the store.
     pub fn alter<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
         work(&mut self.shared.state().own.tables)
     }
 
-    /// Every committed row as text, behind the name of its table: for holding two moments against each other.
+    /// Every committed row as text, behind the name of its table: to compare two moments.
     pub fn rows(&self) -> Vec<String> {
         let state = self.shared.state();
         let mut rows = state.outbox.tables.dump();
@@ -119,7 +118,7 @@ impl<X: Tables> MemoryStore<X> {
         rows
     }
 
-    /// The database's own now.
+    /// The database's own time.
     pub fn database_now(&self) -> DateTime<Utc> {
         moved(self.shared.clock.now(), self.shared.state().database_offset)
     }

@@ -141,7 +141,7 @@ impl<'s, X: Tables> Statement<'s, X> {
         Statement { committed: &half.tables, own, sequences: &mut half.sequences, clock, database_offset }
     }
 
-    /// The database's own now.
+    /// The database's own time.
     pub fn database_now(&self) -> DateTime<Utc> {
         moved(self.clock.now(), self.database_offset)
     }
