@@ -1,16 +1,22 @@
-//! What may be published.
+//! What may be published, in a store of the outbox alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_contract::samples::{BOOK_LENT, BOOK_OVERDUE, due_at};
 use handover_events::{AggregateRef, OutboxStatus, PartitionSet};
-use handover_memory::{MemoryStore, SeededChance};
+use handover_memory::{MemoryStore, SeededChance, VirtualClock};
+use handover_outbox::Wake;
 use handover_outbox::ports::{
-    Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store,
+    Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store, UnitOfWork, View,
 };
 
-use super::store::{START, event, store};
+use super::store::{START, event};
+
+fn store() -> MemoryStore {
+    MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
+}
 
 fn failed(id: &str, status: OutboxStatus, due: Option<DateTime<Utc>>) -> FailedPublish {
     let event_id = id.parse().unwrap();

@@ -1,4 +1,4 @@
-//! The trickiest promises of the store; the shared contract suite has the rest.
+//! The trickiest promises of the store, by rows of the marketplace; the shared contract suite has the rest.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -7,13 +7,14 @@ use chrono::{DateTime, Utc};
 use handover_application::ports::IdKind;
 use handover_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
 use handover_events::{AggregateRef, TenantId};
-use handover_memory::{MemoryStore, VirtualClock};
+use handover_memory::VirtualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Changed, EventMetadata, NewEvent, Store, StoreError};
+use marketplace_memory::MemoryStore;
 
 pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;
 
-pub(crate) fn store() -> MemoryStore {
+fn store() -> MemoryStore {
     MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
 }
 

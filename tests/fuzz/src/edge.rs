@@ -18,9 +18,10 @@ use handover_http::{
     Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
 };
 use handover_limiter::{LocalLimiter, Time};
-use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
+use marketplace_memory::MemoryStore;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 

@@ -10,9 +10,10 @@ use handover_application::ports::MarketStore;
 use handover_application::use_cases::{ListProduct, list_product};
 use handover_application::*;
 use handover_domain::{Money, Title};
-use handover_memory::{MemoryBroker, MemoryStore, VirtualClock};
+use handover_memory::{MemoryBroker, VirtualClock};
 use handover_outbox::ports::Clock;
 use handover_outbox::*;
+use marketplace_memory::MemoryStore;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

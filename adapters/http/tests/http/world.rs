@@ -17,9 +17,10 @@ use handover_events::TenantId;
 use handover_http::{
     Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
 };
-use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
 use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
+use marketplace_memory::MemoryStore;
 use serde_json::json;
 
 use crate::client::{Answer, Request};

@@ -5,8 +5,9 @@ use handover_application::handlers::standard;
 use handover_application::queues::*;
 use handover_domain::EventType;
 use handover_events::{ConsumeStatus, OutboxStatus};
-use handover_memory::{MemoryBroker, MemoryStore};
+use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Message, OutboxFilter, Store};
+use marketplace_memory::MemoryStore;
 
 use crate::faults::{Fault, Faults};
 use crate::ports::clock::FaultyClock;

@@ -11,9 +11,10 @@ use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
 use handover_events::*;
-use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::ports::*;
 use handover_outbox::*;
+use marketplace_memory::MemoryStore;
 
 use super::{ALL, Evidence, unsettled};
 use crate::actors;

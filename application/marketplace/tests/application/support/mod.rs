@@ -13,11 +13,12 @@ use handover_application::use_cases::*;
 use handover_application::*;
 use handover_domain::*;
 use handover_events::*;
-use handover_memory::{MemoryBroker, MemoryStore, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
 use handover_outbox::*;
+use marketplace_memory::MemoryStore;
 
 pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults, UNSTORABLE};
 pub(crate) use samples::{by, event_id, gateway, message, money, report, sample};

@@ -1,0 +1,103 @@
+//! Holds of assets for orders.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use chrono::{DateTime, Utc};
+use handover_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
+use handover_events::TenantId;
+use handover_memory::store::tables::Row;
+use handover_memory::store::{conflict, limited};
+use handover_outbox::ports::StoreError;
+
+use crate::tables::{Market, MarketRows as _, Statement};
+
+/// The place of a hold among those of all tenants.
+type Place = (DateTime<Utc>, OrderId, Asset);
+
+#[derive(Default)]
+pub(crate) struct HoldIndex {
+    of_user: BTreeMap<(TenantId, UserId, Asset), BTreeSet<OrderId>>,
+    frozen: BTreeMap<Place, BTreeSet<TenantId>>,
+}
+
+impl Row<Market> for Hold {
+    type Key = (TenantId, OrderId, Asset);
+    type Index = HoldIndex;
+
+    fn key(&self) -> (TenantId, OrderId, Asset) {
+        (self.tenant, self.order, self.asset)
+    }
+
+    fn enter(&self, index: &mut HoldIndex) {
+        if self.status == HoldStatus::Frozen {
+            index.of_user.entry((self.tenant, self.user, self.asset)).or_default().insert(self.order);
+            index.frozen.entry(place(self)).or_default().insert(self.tenant);
+        }
+    }
+
+    fn leave(&self, index: &mut HoldIndex) {
+        if let Some(orders) = index.of_user.get_mut(&(self.tenant, self.user, self.asset)) {
+            orders.remove(&self.order);
+        }
+        if let Some(tenants) = index.frozen.get_mut(&place(self)) {
+            tenants.remove(&self.tenant);
+            if tenants.is_empty() {
+                index.frozen.remove(&place(self));
+            }
+        }
+    }
+}
+
+fn place(hold: &Hold) -> Place {
+    (hold.create_time, hold.order, hold.asset)
+}
+
+pub(super) fn of_order(statement: &Statement<'_>, tenant: TenantId, order: OrderId) -> Vec<Hold> {
+    let holds = statement.holds();
+    let of_order = holds.select(|table| {
+        let keys = (tenant, order, Asset::Coupon)..=(tenant, order, Asset::Cash);
+        table.rows().range(keys)
+    });
+    of_order.cloned().collect()
+}
+
+pub(super) fn of_user(statement: &Statement<'_>, whose: (TenantId, UserId, Asset)) -> Vec<Hold> {
+    let (tenant, _, asset) = whose;
+    let holds = statement.holds();
+    let of_user = holds.select(|table| {
+        let orders = table.index.of_user.get(&whose).into_iter().flatten();
+        orders.filter_map(move |order| Some((*order, table.get(&(tenant, *order, asset))?)))
+    });
+    of_user.cloned().collect()
+}
+
+pub(super) fn frozen(
+    statement: &Statement<'_>,
+    created_by: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, OrderId, Asset)>,
+    limit: u32,
+) -> Vec<Hold> {
+    let holds = statement.holds();
+    let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let in_order = holds.select(|table| {
+        let places = table.index.frozen.range((lower, Bound::Unbounded));
+        let made = places.take_while(move |((created, ..), _)| *created <= created_by);
+        made.flat_map(move |(place, tenants)| {
+            let (_, order, asset) = *place;
+            tenants.iter().filter_map(move |tenant| Some((*place, table.get(&(*tenant, order, asset))?)))
+        })
+    });
+    in_order.take(limited(limit)).cloned().collect()
+}
+
+pub(super) fn put(statement: &mut Statement<'_>, hold: &Hold) -> Result<(), StoreError> {
+    let expected = (hold.version > 1).then(|| hold.version - 1);
+    let now = statement.holds().get(&hold.key()).map(|before| before.version);
+    if now != expected {
+        let Hold { order, asset, .. } = hold;
+        return Err(conflict(format!("holds: {asset} of order {order} is at {now:?}, not {expected:?}")));
+    }
+    statement.own.holds.put(hold.clone());
+    Ok(())
+}

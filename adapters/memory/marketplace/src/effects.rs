@@ -1,0 +1,346 @@
+//! What consumers do.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use handover_application::ports::{
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
+    OrderSide, SHIPMENT, ShipmentTask,
+};
+use handover_domain::{OrderId, ProductId, UserId};
+use handover_events::{EventId, TenantId};
+use handover_memory::store::statement::next;
+use handover_memory::store::tables::{Row, rows_below};
+use handover_memory::store::{conflict, limited};
+use handover_outbox::ports::{Numbered, StoreError};
+
+use crate::tables::{Lock, Market, MarketRows as _, Merged, Table};
+use crate::unit::MarketUnit;
+
+/// Whose listing of which product.
+type Listing = (TenantId, UserId, ProductId);
+
+/// The order by which effects are found, the fact of which an order has one, and the listing, if they change one.
+pub(crate) trait OfOrder: Clone {
+    fn order(&self) -> (TenantId, OrderId);
+
+    fn fact(&self) -> String;
+
+    fn event(&self) -> &EventId;
+
+    /// The effect as one of a fact.
+    fn of_fact(&self) -> EffectOfFact {
+        let (tenant, order) = self.order();
+        EffectOfFact { tenant, order, fact: self.fact(), event_id: self.event().clone() }
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        None
+    }
+}
+
+impl OfOrder for ListingChange {
+    fn order(&self) -> (TenantId, OrderId) {
+        (self.tenant, self.order)
+    }
+
+    fn fact(&self) -> String {
+        self.kind.as_str().to_owned()
+    }
+
+    fn event(&self) -> &EventId {
+        &self.event_id
+    }
+
+    fn listing(&self) -> Option<Listing> {
+        Some(ListingChange::listing(self))
+    }
+}
+
+impl OfOrder for NewShipmentTask {
+    fn order(&self) -> (TenantId, OrderId) {
+        (self.tenant, self.order)
+    }
+
+    fn fact(&self) -> String {
+        SHIPMENT.to_owned()
+    }
+
+    fn event(&self) -> &EventId {
+        &self.event_id
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct EffectIndex {
+    of_order: BTreeMap<(TenantId, OrderId), BTreeSet<i64>>,
+    of_listing: BTreeMap<Listing, BTreeSet<i64>>,
+}
+
+impl<E: OfOrder> Row<Market> for Numbered<E> {
+    type Key = i64;
+    type Index = EffectIndex;
+
+    fn key(&self) -> i64 {
+        self.id
+    }
+
+    fn enter(&self, index: &mut EffectIndex) {
+        index.of_order.entry(self.effect.order()).or_default().insert(self.id);
+        if let Some(listing) = self.effect.listing() {
+            index.of_listing.entry(listing).or_default().insert(self.id);
+        }
+    }
+
+    fn leave(&self, index: &mut EffectIndex) {
+        if let Some(ids) = index.of_order.get_mut(&self.effect.order()) {
+            ids.remove(&self.id);
+        }
+        if let Some(ids) = self.effect.listing().and_then(|listing| index.of_listing.get_mut(&listing)) {
+            ids.remove(&self.id);
+        }
+    }
+}
+
+/// The effects of an order in a table, by their numbers.
+pub(crate) fn of_order<E: OfOrder>(
+    table: &Table<Numbered<E>>,
+    order: (TenantId, OrderId),
+) -> impl Iterator<Item = (i64, &Numbered<E>)> {
+    let ids = table.index.of_order.get(&order).into_iter().flatten();
+    ids.filter_map(|id| Some((*id, table.get(id)?)))
+}
+
+/// The effects of these orders in a table.
+fn of_orders<'a, E: OfOrder>(
+    rows: Merged<'a, Numbered<E>>,
+    tenant: TenantId,
+    orders: &'a [OrderId],
+) -> Vec<EffectOfFact> {
+    let of = |order: &OrderId| {
+        let order = *order;
+        rows.select(move |table| of_order(table, (tenant, order))).map(|row| row.effect.of_fact())
+    };
+    orders.iter().flat_map(of).collect()
+}
+
+/// The newest effects in a table, newest first.
+fn newest<E: OfOrder>(rows: Merged<'_, Numbered<E>>, most: u32) -> Vec<EffectOfFact> {
+    let newest_first = rows.select(|table| rows_below(table, None).map(|(id, row)| (Reverse(id), row)));
+    newest_first.take(limited(most)).map(|row| row.effect.of_fact()).collect()
+}
+
+/// The entries of the natural key of effects, in order.
+pub(crate) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> {
+    let key = |effect: &E| {
+        let (tenant, order) = effect.order();
+        Lock::Effect(kind, tenant, order, effect.fact())
+    };
+    let mut keys: Vec<Lock> = effects.iter().map(key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Refuses an effect whose fact has one.
+pub(crate) fn check_key<E: OfOrder>(rows: Merged<'_, Numbered<E>>, effect: &E) -> Result<(), StoreError> {
+    let fact = effect.fact();
+    let mut own = rows.select(|table| of_order(table, effect.order()));
+    match own.find(|row| row.effect.fact() == fact) {
+        None => Ok(()),
+        Some(_) => Err(conflict(format!("the effect of {fact} of order {}", effect.order().1))),
+    }
+}
+
+/// The changes of a listing in a table, by their numbers.
+fn of_listing<E: OfOrder>(
+    table: &Table<Numbered<E>>,
+    listing: Listing,
+) -> impl Iterator<Item = (i64, &Numbered<E>)> {
+    let ids = table.index.of_listing.get(&listing).into_iter().flatten();
+    ids.filter_map(|id| Some((*id, table.get(id)?)))
+}
+
+/// A product in its seller's listing.
+#[derive(Debug, Clone)]
+pub(crate) struct ListingRow {
+    tenant: TenantId,
+    seller: UserId,
+    entry: ListingEntry,
+}
+
+impl Row<Market> for ListingRow {
+    type Key = Listing;
+    type Index = ();
+
+    fn key(&self) -> Listing {
+        (self.tenant, self.seller, self.entry.product)
+    }
+}
+
+#[async_trait]
+impl EffectQueries for MarketUnit {
+    async fn listing_changes(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ListingChange>, StoreError> {
+        self.read(|statement| {
+            let changes = statement.listing_changes();
+            changes.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
+        })
+        .await
+    }
+
+    async fn effects_of(
+        &mut self,
+        kind: EffectKind,
+        tenant: TenantId,
+        orders: &[OrderId],
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        self.read(|statement| match kind {
+            EffectKind::ListingChange => of_orders(statement.listing_changes(), tenant, orders),
+            EffectKind::Shipment => of_orders(statement.shipments(), tenant, orders),
+            EffectKind::Notification => of_orders(statement.notifications(), tenant, orders),
+            EffectKind::CreditChange => of_orders(statement.credit_changes(), tenant, orders),
+        })
+        .await
+    }
+
+    async fn effects_without_order(
+        &mut self,
+        kind: EffectKind,
+        tenant: Option<TenantId>,
+        most: u32,
+    ) -> Result<Vec<EffectOfFact>, StoreError> {
+        self.read(|statement| {
+            let mut effects = match kind {
+                EffectKind::ListingChange => newest(statement.listing_changes(), most),
+                EffectKind::Shipment => newest(statement.shipments(), most),
+                EffectKind::Notification => newest(statement.notifications(), most),
+                EffectKind::CreditChange => newest(statement.credit_changes(), most),
+            };
+            let orders = statement.orders();
+            effects.retain(|effect| {
+                let is_visible = tenant.is_none_or(|tenant| effect.tenant == tenant);
+                is_visible && orders.get(&effect.order).is_none_or(|order| order.tenant != effect.tenant)
+            });
+            effects
+        })
+        .await
+    }
+
+    async fn listing_of(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        self.read(|statement| {
+            let listings = statement.listings();
+            let of_seller = listings.select(|table| {
+                let rows = table.rows().iter();
+                rows.filter(move |((of_tenant, of_seller, _), _)| {
+                    (*of_tenant, *of_seller) == (tenant, seller)
+                })
+            });
+            of_seller.map(|row| row.entry.clone()).collect()
+        })
+        .await
+    }
+
+    async fn shipment_tasks(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Vec<ShipmentTask>, StoreError> {
+        self.read(|statement| {
+            let shipments = statement.shipments();
+            shipments.select(|table| of_order(table, (tenant, order))).map(|row| row.effect.clone()).collect()
+        })
+        .await
+    }
+
+    async fn listings_page(
+        &mut self,
+        tenant: TenantId,
+        seller: UserId,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<ListingEntry>, StoreError> {
+        self.read(|statement| {
+            let listings = statement.listings();
+            let greatest_first = listings
+                .select(|table| table.rows().iter().rev().map(|(key, row)| (Reverse(*key), row)))
+                .filter(|row| (row.tenant, row.seller) == (tenant, seller))
+                .filter(|row| before.is_none_or(|before| row.entry.product < before));
+            greatest_first.take(limited(limit)).map(|row| row.entry.clone()).collect()
+        })
+        .await
+    }
+
+    async fn shipments_page(
+        &mut self,
+        tenant: TenantId,
+        user: UserId,
+        side: OrderSide,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<ShipmentTask>>, StoreError> {
+        let party = |task: &ShipmentTask| match side {
+            OrderSide::Buyer => task.buyer,
+            OrderSide::Seller => task.seller,
+        };
+        self.read(|statement| {
+            let tasks = statement.shipments();
+            let newest_first =
+                tasks.select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
+            let own = newest_first.filter(|row| (row.effect.tenant, party(&row.effect)) == (tenant, user));
+            own.take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl EffectRepo for MarketUnit {
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        let locks = changes
+            .iter()
+            .map(|change| Lock::Listing(change.tenant, change.seller, change.product))
+            .chain(keys_of(EffectKind::ListingChange, changes))
+            .collect();
+        self.write(locks, |statement| {
+            for change in changes {
+                check_key(statement.listing_changes(), change)?;
+                let id = next(&mut statement.sequences.effects);
+                statement.own.listing_changes.put(Numbered { id, effect: change.clone() });
+            }
+            let listings: BTreeSet<_> = changes.iter().map(ListingChange::listing).collect();
+            for listing in listings {
+                let all: Vec<ListingChange> = {
+                    let changes = statement.listing_changes();
+                    let of_listing = changes.select(|table| of_listing(table, listing));
+                    of_listing.map(|row| row.effect.clone()).collect()
+                };
+                let (tenant, seller, _) = listing;
+                if let Some(entry) = ListingEntry::after(all.iter()) {
+                    statement.own.listings.put(ListingRow { tenant, seller, entry });
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
+        self.write(keys_of(EffectKind::Shipment, tasks), |statement| {
+            for task in tasks {
+                check_key(statement.shipments(), task)?;
+                let id = next(&mut statement.sequences.effects);
+                statement.own.shipments.put(Numbered { id, effect: task.clone() });
+            }
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,153 @@
+//! Payments.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use handover_application::ports::{PaymentQueries, PaymentRepo};
+use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus};
+use handover_events::TenantId;
+use handover_memory::store::conflict;
+use handover_memory::store::tables::Row;
+use handover_outbox::ports::{Changed, StoreError};
+
+use crate::tables::{Lock, Market, MarketRows as _, Statement};
+use crate::unit::MarketUnit;
+
+#[derive(Default)]
+pub(crate) struct PaymentIndex {
+    by_order: BTreeMap<(TenantId, OrderId), BTreeSet<PaymentId>>,
+    processing: BTreeMap<(TenantId, OrderId), PaymentId>,
+    by_transaction: BTreeMap<String, PaymentId>,
+}
+
+impl Row<Market> for Payment {
+    type Key = PaymentId;
+    type Index = PaymentIndex;
+
+    fn key(&self) -> PaymentId {
+        self.id
+    }
+
+    fn enter(&self, index: &mut PaymentIndex) {
+        index.by_order.entry((self.tenant, self.order)).or_default().insert(self.id);
+        if self.status == PaymentStatus::Processing {
+            index.processing.insert((self.tenant, self.order), self.id);
+        }
+        if let Some(transaction) = &self.transaction_id {
+            index.by_transaction.insert(transaction.clone(), self.id);
+        }
+    }
+
+    /// Another row of the same commit may have come in its place already.
+    fn leave(&self, index: &mut PaymentIndex) {
+        let place = (self.tenant, self.order);
+        if let Some(ids) = index.by_order.get_mut(&place) {
+            ids.remove(&self.id);
+        }
+        if self.status == PaymentStatus::Processing && index.processing.get(&place) == Some(&self.id) {
+            index.processing.remove(&place);
+        }
+        if let Some(transaction) = &self.transaction_id
+            && index.by_transaction.get(transaction) == Some(&self.id)
+        {
+            index.by_transaction.remove(transaction);
+        }
+    }
+}
+
+#[async_trait]
+impl PaymentQueries for MarketUnit {
+    async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
+        self.read(|statement| statement.payments().get(&id).cloned()).await
+    }
+
+    async fn payment_in_processing(
+        &mut self,
+        tenant: TenantId,
+        order: OrderId,
+    ) -> Result<Option<Payment>, StoreError> {
+        self.read(|statement| in_processing(statement, tenant, order).cloned()).await
+    }
+
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+        self.read(|statement| {
+            let payments = statement.payments();
+            let of_order = payments.select(|table| {
+                let ids = table.index.by_order.get(&(tenant, order)).into_iter().flatten();
+                ids.filter_map(|id| Some((*id, table.get(id)?)))
+            });
+            of_order.cloned().collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl PaymentRepo for MarketUnit {
+    async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        self.write(locks(payment), |statement| {
+            if statement.payments().get(&payment.id).is_some() {
+                return Err(conflict(format!("payments.id {}", payment.id)));
+            }
+            check_unique(statement, payment)?;
+            statement.own.payments.put(payment.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError> {
+        self.write(locks(after), |statement| {
+            let before = statement.payments().get(&after.id).map(|before| (before.tenant, before.version));
+            if before != Some((after.tenant, after.version - 1)) {
+                return Ok(Changed::None);
+            }
+            check_unique(statement, after)?;
+            statement.own.payments.put(after.clone());
+            Ok(Changed::One)
+        })
+        .await
+    }
+}
+
+/// The row and its unique keys; that of its order also when it leaves `PROCESSING`, until that is committed.
+fn locks(payment: &Payment) -> Vec<Lock> {
+    let mut locks = vec![Lock::Payment(payment.id), Lock::PaymentInProcessing(payment.tenant, payment.order)];
+    locks.extend(payment.transaction_id.clone().map(Lock::GatewayTransaction));
+    locks
+}
+
+fn in_processing<'s>(statement: &'s Statement<'_>, tenant: TenantId, order: OrderId) -> Option<&'s Payment> {
+    let payments = statement.payments();
+    payments
+        .select(|table| {
+            let id = table.index.processing.get(&(tenant, order));
+            id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
+        })
+        .next()
+}
+
+fn by_transaction<'s>(statement: &'s Statement<'_>, transaction: &str) -> Option<&'s Payment> {
+    let payments = statement.payments();
+    payments
+        .select(|table| {
+            let id = table.index.by_transaction.get(transaction);
+            id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
+        })
+        .next()
+}
+
+fn check_unique(statement: &Statement<'_>, payment: &Payment) -> Result<(), StoreError> {
+    let another = |found: Option<&Payment>| found.is_some_and(|other| other.id != payment.id);
+    if payment.status == PaymentStatus::Processing
+        && another(in_processing(statement, payment.tenant, payment.order))
+    {
+        return Err(conflict(format!("payments: order {} has one in PROCESSING", payment.order)));
+    }
+    if let Some(transaction) = &payment.transaction_id
+        && another(by_transaction(statement, transaction))
+    {
+        return Err(conflict(format!("payments.transaction_id {transaction}")));
+    }
+    Ok(())
+}

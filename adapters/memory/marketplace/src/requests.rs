@@ -1,0 +1,107 @@
+//! Requests under an idempotency key.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_application::ports::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState};
+use handover_memory::store::tables::Row;
+use handover_memory::store::{conflict, limited};
+use handover_outbox::ports::{Changed, StoreError};
+
+use crate::tables::{Lock, Market, MarketRows as _};
+use crate::unit::MarketUnit;
+
+#[derive(Default)]
+pub(crate) struct RequestIndex {
+    by_expiry: BTreeSet<(DateTime<Utc>, RequestScope)>,
+}
+
+impl Row<Market> for KeptRequest {
+    type Key = RequestScope;
+    type Index = RequestIndex;
+
+    fn key(&self) -> RequestScope {
+        self.scope.clone()
+    }
+
+    fn enter(&self, index: &mut RequestIndex) {
+        index.by_expiry.insert((self.expire_time, self.scope.clone()));
+    }
+
+    fn leave(&self, index: &mut RequestIndex) {
+        index.by_expiry.remove(&(self.expire_time, self.scope.clone()));
+    }
+}
+
+#[async_trait]
+impl RequestQueries for MarketUnit {
+    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError> {
+        self.read(|statement| statement.requests().get(scope).cloned()).await
+    }
+}
+
+#[async_trait]
+impl RequestRepo for MarketUnit {
+    async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
+        self.write(vec![Lock::Request(request.scope.clone())], |statement| {
+            if statement.requests().get(&request.scope).is_some() {
+                return Err(conflict(format!("idempotency_keys {}", request.scope.key)));
+            }
+            statement.own.requests.put(request.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError> {
+        self.write(vec![Lock::Request(after.scope.clone())], |statement| {
+            if statement.requests().get(&after.scope).is_none_or(|before| before.token != token) {
+                return Ok(Changed::None);
+            }
+            statement.own.requests.put(after.clone());
+            Ok(Changed::One)
+        })
+        .await
+    }
+
+    async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
+        self.write(vec![Lock::Request(scope.clone())], |statement| {
+            let is_it = |before: &KeptRequest| {
+                before.token == token && matches!(before.state, RequestState::Processing { .. })
+            };
+            if !statement.requests().get(scope).is_some_and(is_it) {
+                return Ok(Changed::None);
+            }
+            statement.own.requests.remove(scope);
+            Ok(Changed::One)
+        })
+        .await
+    }
+
+    async fn sweep_requests(&mut self, now: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+        let expired: Vec<RequestScope> = self
+            .read(|statement| {
+                let requests = statement.requests();
+                let expired = requests.select(|table| {
+                    let expired = table.index.by_expiry.iter().take_while(move |(expiry, _)| *expiry <= now);
+                    expired.filter_map(|entry| Some((entry.clone(), table.get(&entry.1)?)))
+                });
+                expired.take(limited(limit)).map(|request| request.scope.clone()).collect()
+            })
+            .await?;
+        self.write(expired.iter().cloned().map(Lock::Request).collect(), |statement| {
+            let mut removed = 0;
+            for scope in expired {
+                // It may have been begun anew in the meantime.
+                let is_expired = |request: &KeptRequest| request.expire_time <= now;
+                if statement.requests().get(&scope).is_some_and(is_expired) {
+                    statement.own.requests.remove(&scope);
+                    removed += 1;
+                }
+            }
+            Ok(removed)
+        })
+        .await
+    }
+}

@@ -1,0 +1,77 @@
+//! The list of the marketplace's tables, its locks and its sequences.
+
+use handover_application::ports::{
+    CreditChange, EffectKind, IdKind, KeptRequest, ListingChange, NewShipmentTask, Notification, RequestScope,
+};
+use handover_domain::{
+    Asset, Balance, Coupon, CouponId, Hold, OperationKey, Order, OrderId, Payment, PaymentId, Product,
+    ProductId, Purse, Refund, RefundId, UserId,
+};
+use handover_events::TenantId;
+use handover_memory::{store, tables};
+use handover_outbox::ports::Numbered;
+
+use super::assets::{EntryRow, OperationRow};
+use super::credit::CreditRow;
+use super::effects::ListingRow;
+use super::ids::IdBlockRow;
+
+tables! {
+    /// Every table of the marketplace, as committed.
+    pub(crate) struct Market {
+        products: Product,
+        orders: Order,
+        payments: Payment,
+        listing_changes: Numbered<ListingChange>,
+        listings: ListingRow,
+        shipments: Numbered<NewShipmentTask>,
+        notifications: Numbered<Notification>,
+        credit_changes: Numbered<CreditChange>,
+        credit: CreditRow,
+        refunds: Refund,
+        requests: KeptRequest,
+        coupons: Coupon,
+        holds: Hold,
+        balances: Balance,
+        operations: OperationRow,
+        entries: EntryRow,
+        id_blocks: IdBlockRow,
+    }
+    pub(crate) struct MarketChanges;
+    pub(crate) trait MarketRows;
+    type Lock = Lock;
+    type Sequences = Sequences;
+}
+
+pub(crate) type Table<R> = store::tables::Table<R, Market>;
+pub(crate) type Merged<'a, R> = store::tables::Merged<'a, R, Market>;
+pub(crate) type Statement<'s> = store::statement::Statement<'s, Market>;
+
+/// What can be locked: rows and the entries of unique keys.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lock {
+    Product(ProductId),
+    Order(OrderId),
+    Payment(PaymentId),
+    PaymentInProcessing(TenantId, OrderId),
+    GatewayTransaction(String),
+    Listing(TenantId, UserId, ProductId),
+    Credit(TenantId, UserId),
+    Effect(EffectKind, TenantId, OrderId, String),
+    Refund(RefundId),
+    RefundOfPayment(PaymentId),
+    Request(RequestScope),
+    Coupon(CouponId),
+    Hold(TenantId, OrderId, Asset),
+    Balance(TenantId, UserId, Purse),
+    Operation(TenantId, OperationKey),
+    IdBlock(IdKind),
+}
+
+/// The last row id of each table that numbers its rows.
+#[derive(Default)]
+pub(crate) struct Sequences {
+    pub(crate) effects: i64,
+    pub(crate) operations: i64,
+    pub(crate) entries: i64,
+}

@@ -1,0 +1,56 @@
+//! What operators asked for and did.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use handover_outbox::ports::{AuditEntry, AuditFilter, AuditQueries, AuditRepo, Numbered, StoreError};
+
+use super::limited;
+use super::outbox_tables::{OutboxRows as _, OutboxTables};
+use super::statement::{Tables, next};
+use super::tables::{Row, rows_below};
+use super::unit::MemoryUnit;
+
+impl Row<OutboxTables> for Numbered<AuditEntry> {
+    type Key = i64;
+    type Index = ();
+
+    fn key(&self) -> i64 {
+        self.id
+    }
+}
+
+#[async_trait]
+impl<X: Tables> AuditQueries for MemoryUnit<X> {
+    async fn audit_page(
+        &mut self,
+        filter: &AuditFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
+        self.read_outbox(|statement| {
+            let newest_first = statement
+                .audit_log()
+                .select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
+            newest_first
+                .filter(|row| filter.tenant.is_none_or(|tenant| row.effect.tenant == tenant))
+                .filter(|row| row.effect.changed > 0 || !filter.changes)
+                .take(limited(limit))
+                .cloned()
+                .collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl<X: Tables> AuditRepo for MemoryUnit<X> {
+    async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
+        self.write_outbox(Vec::new(), |statement| {
+            let id = next(&mut statement.sequences.audit_log);
+            statement.own.audit_log.put(Numbered { id, effect: entry.clone() });
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,292 @@
+//! The consume log as it is read.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
+use handover_outbox::ports::{
+    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
+    Numbered, OutboxRow, StoreError, Unapplied,
+};
+
+use super::limited;
+use super::outbox_index::{of_aggregate, sent_between};
+use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
+use super::statement::Tables;
+use super::tables::Row;
+use super::unit::MemoryUnit;
+
+#[derive(Debug, Clone)]
+pub(super) struct ConsumptionRow {
+    pub(super) id: i64,
+    pub(super) is: Consumption,
+}
+
+#[derive(Default)]
+pub(super) struct ConsumptionIndex {
+    /// Rows that are not settled, by consumer: when they last changed, in which order they were inserted, of which
+    /// event.
+    open: BTreeMap<String, BTreeSet<(DateTime<Utc>, i64, EventId)>>,
+    by_id: BTreeMap<i64, (String, EventId)>,
+    by_event: BTreeMap<EventId, BTreeSet<i64>>,
+}
+
+impl ConsumptionRow {
+    fn entry(&self) -> (DateTime<Utc>, i64, EventId) {
+        (self.is.consume_time, self.id, self.is.event_id.clone())
+    }
+}
+
+impl Row<OutboxTables> for ConsumptionRow {
+    type Key = (String, EventId);
+    type Index = ConsumptionIndex;
+
+    fn key(&self) -> (String, EventId) {
+        (self.is.consumer.clone(), self.is.event_id.clone())
+    }
+
+    fn enter(&self, index: &mut ConsumptionIndex) {
+        index.by_id.insert(self.id, self.key());
+        index.by_event.entry(self.is.event_id.clone()).or_default().insert(self.id);
+        if self.is.status.is_settled() {
+            return;
+        }
+        match index.open.get_mut(&self.is.consumer) {
+            Some(open) => {
+                open.insert(self.entry());
+            }
+            None => {
+                index.open.insert(self.is.consumer.clone(), BTreeSet::from([self.entry()]));
+            }
+        }
+    }
+
+    fn leave(&self, index: &mut ConsumptionIndex) {
+        // Id, consumer and event of a row never change, and `enter` overwrites their entries.
+        if let Some(open) = index.open.get_mut(&self.is.consumer) {
+            open.remove(&self.entry());
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct SubscriptionRow {
+    pub(super) consumer: String,
+    pub(super) is: ConsumerSubscription,
+}
+
+impl Row<OutboxTables> for SubscriptionRow {
+    type Key = String;
+    type Index = ();
+
+    fn key(&self) -> String {
+        self.consumer.clone()
+    }
+}
+
+fn record_of(row: &ConsumptionRow) -> ConsumeRecord {
+    ConsumeRecord {
+        status: row.is.status,
+        attempts: row.is.attempts,
+        next_retry_time: row.is.next_retry_time,
+        lease_until: row.is.lease_until,
+        error_message: row.is.error_message.clone(),
+        consume_time: row.is.consume_time,
+    }
+}
+
+fn consumed(row: &ConsumptionRow) -> Consumed {
+    Consumed {
+        consumer: row.is.consumer.clone(),
+        event_id: row.is.event_id.clone(),
+        event_type: row.is.event_type.clone(),
+        aggregate: row.is.aggregate.clone(),
+        aggregate_seq: row.is.aggregate_seq,
+        record: record_of(row),
+        idempotency_key: row.is.idempotency_key.clone(),
+        consume_result: row.is.consume_result.clone(),
+        payload_hash: row.is.payload_hash.clone(),
+        trace_id: row.is.trace_id.clone(),
+        cost_ms: row.is.cost_ms,
+    }
+}
+
+fn passes(filter: &ConsumedFilter, row: &Consumption) -> bool {
+    filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
+        && filter.event_id.as_ref().is_none_or(|event| row.event_id == *event)
+        && filter.consumer.as_ref().is_none_or(|consumer| row.consumer == *consumer)
+        && filter.status.is_none_or(|status| row.status == status)
+}
+
+pub(super) fn find<'s>(
+    statement: &'s Statement<'_>,
+    consumer: &str,
+    event: &EventId,
+) -> Option<&'s ConsumptionRow> {
+    statement.consumptions().get(&(consumer.to_owned(), event.clone()))
+}
+
+fn takes(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
+    row.id > after_id && types.contains(&row.event_type.as_str())
+}
+
+/// Whether nobody may come back for it.
+fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    if row.consume_time > now {
+        return !row.status.is_settled();
+    }
+    match row.status {
+        ConsumeStatus::Processing => row.lease_until.is_none_or(|until| until < now),
+        ConsumeStatus::Waiting | ConsumeStatus::Failed => {
+            row.consume_time <= idle_since && row.next_retry_time.is_none_or(|due| due <= idle_since)
+        }
+        ConsumeStatus::Success | ConsumeStatus::Dead => false,
+    }
+}
+
+#[async_trait]
+impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
+    async fn consumption(
+        &mut self,
+        consumer: &str,
+        event: &EventId,
+    ) -> Result<Option<ConsumeRecord>, StoreError> {
+        self.read_outbox(|statement| find(statement, consumer, event).map(record_of)).await
+    }
+
+    async fn unapplied(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        self.read_outbox(|statement| {
+            let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+            let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
+            let mut unapplied = Vec::new();
+            for event in events.filter(|event| takes(types, after_id, event)) {
+                let row = find(statement, consumer, &event.event_id);
+                if row.is_none_or(|row| !row.is.status.is_settled()) {
+                    unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
+                }
+            }
+            unapplied
+        })
+        .await
+    }
+
+    async fn leftovers(
+        &mut self,
+        consumer: &str,
+        idle_since: DateTime<Utc>,
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.read_outbox(|statement| {
+            let consumptions = statement.consumptions();
+            let oldest_first = consumptions.select(|table| {
+                let open = table.index.open.get(consumer).into_iter().flatten();
+                open.filter_map(|entry| Some((entry, table.get(&(consumer.to_owned(), entry.2.clone()))?)))
+            });
+            oldest_first
+                .filter(|row| is_leftover(&row.is, idle_since, now))
+                .take(limited(limit))
+                .map(|row| row.is.event_id.clone())
+                .collect()
+        })
+        .await
+    }
+
+    async fn unseen(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| {
+            sent_between(statement, after, until)
+                .filter(|event| takes(types, after_id, event))
+                .filter(|event| find(statement, consumer, &event.event_id).is_none())
+                .take(limited(limit))
+                .cloned()
+                .collect()
+        })
+        .await
+    }
+
+    async fn consumed_page(
+        &mut self,
+        filter: &ConsumedFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Consumed>>, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = statement.consumptions();
+            let newest_first = rows.select(|table| {
+                let ids = table.index.by_id.range(..before.unwrap_or(i64::MAX)).rev();
+                ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
+            });
+            newest_first
+                .filter(|row| passes(filter, &row.is))
+                .take(limited(limit))
+                .map(|row| Numbered { id: row.id, effect: consumed(row) })
+                .collect()
+        })
+        .await
+    }
+
+    async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = statement.consumptions();
+            let in_order = rows.select(|table| {
+                let of = |event: &EventId| table.index.by_event.get(event).into_iter().flatten().copied();
+                let ids: BTreeSet<i64> = events.iter().flat_map(of).collect();
+                ids.into_iter().filter_map(|id| Some((id, table.get(table.index.by_id.get(&id)?)?)))
+            });
+            in_order.map(consumed).collect()
+        })
+        .await
+    }
+
+    async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = statement.consumptions();
+            rows.all().filter(|row| aggregates.contains(&row.is.aggregate)).map(consumed).collect()
+        })
+        .await
+    }
+
+    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = statement.consumptions();
+            let counted =
+                rows.all().filter(|row| tenant.is_none_or(|tenant| row.is.aggregate.tenant == tenant));
+            let mut counts: BTreeMap<(&str, &str), ConsumeCount> = BTreeMap::new();
+            for row in counted {
+                let (consumer, status) = (row.is.consumer.as_str(), row.is.status);
+                let count = counts.entry((consumer, status.as_str())).or_insert_with(|| ConsumeCount {
+                    consumer: consumer.to_owned(),
+                    status,
+                    events: 0,
+                });
+                count.events += 1;
+            }
+            counts.into_values().collect()
+        })
+        .await
+    }
+
+    async fn consumer_subscription(
+        &mut self,
+        consumer: &str,
+    ) -> Result<Option<ConsumerSubscription>, StoreError> {
+        self.read_outbox(|statement| statement.subscriptions().get(&consumer.to_owned()).map(|row| row.is))
+            .await
+    }
+}

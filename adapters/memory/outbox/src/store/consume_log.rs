@@ -1,0 +1,72 @@
+//! The consume log as it is written.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_outbox::ports::{ConsumeLog, ConsumerSubscription, Consumption, Expected, StoreError};
+
+use super::conflict;
+use super::consume::{ConsumptionRow, SubscriptionRow, find};
+use super::locks::Lock;
+use super::outbox_tables::OutboxRows as _;
+use super::statement::{Tables, next};
+use super::unit::MemoryUnit;
+
+#[async_trait]
+impl<X: Tables> ConsumeLog for MemoryUnit<X> {
+    async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
+        let locks = consumptions
+            .iter()
+            .map(|consumption| Lock::Consumption(consumption.consumer.clone(), consumption.event_id.clone()))
+            .collect();
+        self.write_outbox(locks, |statement| {
+            for consumption in consumptions {
+                let row = find(statement, &consumption.consumer, &consumption.event_id);
+                let known = row.map(|row| row.id);
+                let holds = match consumption.expected {
+                    Expected::Absent => row.is_none(),
+                    Expected::At(status, attempts) => {
+                        row.is_some_and(|row| row.is.status == status && row.is.attempts == attempts)
+                    }
+                };
+                if !holds {
+                    let what =
+                        format!("consume_log of {} for {}", consumption.event_id, consumption.consumer);
+                    return Err(conflict(what));
+                }
+                let id = known.unwrap_or_else(|| next(&mut statement.sequences.consumptions));
+                statement.own.consumptions.put(ConsumptionRow { id, is: consumption.clone() });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn subscribe_consumer(
+        &mut self,
+        consumer: &str,
+        now: DateTime<Utc>,
+    ) -> Result<ConsumerSubscription, StoreError> {
+        self.write_outbox(vec![Lock::Subscription(consumer.to_owned())], |statement| {
+            if let Some(row) = statement.subscriptions().get(&consumer.to_owned()) {
+                return Ok(row.is);
+            }
+            let after_id = statement.outbox().all().map(|row| row.id).max().unwrap_or(0);
+            let is = ConsumerSubscription { after_id, checked_until: now };
+            statement.own.subscriptions.put(SubscriptionRow { consumer: consumer.to_owned(), is });
+            Ok(is)
+        })
+        .await
+    }
+
+    async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError> {
+        self.write_outbox(vec![Lock::Subscription(consumer.to_owned())], |statement| {
+            let Some(mut row) = statement.subscriptions().get(&consumer.to_owned()).cloned() else {
+                return Ok(());
+            };
+            row.is.checked_until = until;
+            statement.own.subscriptions.put(row);
+            Ok(())
+        })
+        .await
+    }
+}

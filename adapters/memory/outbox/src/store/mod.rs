@@ -1,0 +1,162 @@
+//! The store in memory: READ COMMITTED with row locks, as the real ones run.
+//!
+//! **Invariant:** what a unit writes is in its own overlay until the commit applies it whole, under one guard.
+//!
+//! **Invariant:** a conditional write locks first, then reads the latest committed row: it decides on nothing stale.
+//!
+//! **Invariant:** row ids are taken at the insert and seen at the commit; the order of commits is not that of ids.
+
+mod audit;
+mod consume;
+mod consume_log;
+mod dead_letters;
+mod history;
+mod leases;
+mod locks;
+mod outbox;
+mod outbox_due;
+mod outbox_index;
+mod outbox_tables;
+pub mod statement;
+pub mod tables;
+mod unit;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::turn::yield_now;
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::{EventId, OutboxStatus};
+use handover_outbox::Wake;
+use handover_outbox::ports::{Clock, OutboxRow, Store, StoreError};
+
+use crate::clock::moved;
+use locks::{LockTable, UnitId};
+use outbox_tables::OutboxTables;
+use statement::{Half, Tables};
+
+pub use unit::MemoryUnit;
+
+/// A database in memory, with the outbox and the tables `X` of an application, and one process's way to it. Clones are
+/// the same process.
+pub struct MemoryStore<X: Tables = ()> {
+    shared: Arc<Shared<X>>,
+    wake: Wake,
+}
+
+impl<X: Tables> Clone for MemoryStore<X> {
+    fn clone(&self) -> Self {
+        MemoryStore { shared: self.shared.clone(), wake: self.wake.clone() }
+    }
+}
+
+/// What all processes share.
+struct Shared<X: Tables> {
+    state: Mutex<State<X>>,
+    clock: Arc<dyn Clock>,
+}
+
+struct State<X: Tables> {
+    outbox: Half<OutboxTables>,
+    own: Half<X>,
+    locks: LockTable<X::Lock>,
+    units: u64,
+    database_offset: TimeDelta,
+}
+
+impl<X: Tables> Shared<X> {
+    fn state(&self) -> MutexGuard<'_, State<X>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<X: Tables> MemoryStore<X> {
+    /// An empty database. Its own time is this clock's until it is moved; commits of this handle wake this `Wake`.
+    pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore<X> {
+        let state = State {
+            outbox: Half::of(OutboxTables::with_partitions()),
+            own: Half::of(X::default()),
+            locks: LockTable::default(),
+            units: 0,
+            database_offset: TimeDelta::zero(),
+        };
+        MemoryStore { shared: Arc::new(Shared { state: Mutex::new(state), clock }), wake }
+    }
+
+    /// Another process's way to the same database, with that process's `Wake`.
+    pub fn for_process(&self, wake: Wake) -> MemoryStore<X> {
+        MemoryStore { shared: self.shared.clone(), wake }
+    }
+
+    /// Moves the database's own time, on which leases alone depend, by this much more.
+    pub fn move_database_clock(&self, by: TimeDelta) {
+        let mut state = self.shared.state();
+        state.database_offset = state.database_offset.checked_add(&by).unwrap_or(state.database_offset);
+    }
+
+    /// Deletes the row of an event that was sent, as a person does by SQL; whether there was one.
+    pub fn lose_event(&self, event: &EventId) -> bool {
+        let mut state = self.shared.state();
+        let sent = |row: &&OutboxRow| row.event_id == *event && row.status == OutboxStatus::Sent;
+        let Some(id) = state.outbox.tables.outbox.rows().values().find(sent).map(|row| row.id) else {
+            return false;
+        };
+        state.outbox.tables.outbox.remove(&id);
+        true
+    }
+
+    /// Changes committed rows of the application past all units and locks. `work` MUST NOT use the store.
+    pub fn alter<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
+        work(&mut self.shared.state().own.tables)
+    }
+
+    /// Every committed row as text, behind the name of its table: to compare two moments.
+    pub fn rows(&self) -> Vec<String> {
+        let state = self.shared.state();
+        let mut rows = state.outbox.tables.dump();
+        rows.extend(state.own.tables.dump());
+        rows
+    }
+
+    /// The database's own time.
+    pub fn database_now(&self) -> DateTime<Utc> {
+        moved(self.shared.clock.now(), self.shared.state().database_offset)
+    }
+
+    fn unit(&self) -> MemoryUnit<X> {
+        let mut state = self.shared.state();
+        state.units += 1;
+        MemoryUnit::new(self.shared.clone(), self.wake.clone(), UnitId(state.units))
+    }
+}
+
+#[async_trait]
+impl<X: Tables> Store for MemoryStore<X> {
+    type Unit = MemoryUnit<X>;
+    type View = MemoryUnit<X>;
+
+    async fn begin(&self) -> Result<Box<MemoryUnit<X>>, StoreError> {
+        yield_now().await;
+        Ok(Box::new(self.unit()))
+    }
+
+    async fn view(&self) -> Result<Box<MemoryUnit<X>>, StoreError> {
+        yield_now().await;
+        // A unit that writes nothing locks nothing.
+        Ok(Box::new(self.unit()))
+    }
+}
+
+/// The error of a taken unique key, or of a row that another unit changed.
+pub fn conflict(what: impl Into<String>) -> StoreError {
+    StoreError::Conflict { what: what.into() }
+}
+
+fn transient(why: &'static str) -> StoreError {
+    StoreError::Transient(why.into())
+}
+
+/// How many rows a limit lets through.
+pub fn limited(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,327 @@
+//! The outbox: what may be published, and how far each row has come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
+use handover_outbox::ports::{
+    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OutboxCounts, OutboxFilter,
+    OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId, StoreError,
+    UnorderedTypes,
+};
+
+use super::leases::still_held;
+use super::locks::Lock;
+use super::outbox_due::{blocked, blocking, due, is_unreleased, waiting};
+use super::outbox_index::{of_aggregate, of_event};
+use super::outbox_tables::{OutboxRows as _, Statement};
+use super::statement::{Tables, next};
+use super::unit::MemoryUnit;
+use super::{conflict, limited};
+
+#[async_trait]
+impl<X: Tables> OutboxQueries for MemoryUnit<X> {
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| due(statement, query)).await
+    }
+
+    async fn outbox_next_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.read_outbox(|statement| {
+            let outbox = statement.outbox();
+            let later = outbox.select(|table| {
+                let retries = table.index.retries.range((now, i64::MAX)..);
+                retries.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+            });
+            later.filter(|row| partitions.contains(row.partition())).find_map(|row| row.next_retry_time)
+        })
+        .await
+    }
+
+    async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| {
+            let once: BTreeSet<&EventId> = events.iter().collect();
+            once.into_iter().filter_map(|event| of_event(statement, event).cloned()).collect()
+        })
+        .await
+    }
+
+    async fn outbox_page(
+        &mut self,
+        filter: &OutboxFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| {
+            let outbox = statement.outbox();
+            let page = outbox.select(|table| {
+                let rows = table.rows().range(..before.unwrap_or(i64::MAX)).rev();
+                rows.map(|(id, row)| (std::cmp::Reverse(*id), row))
+            });
+            page.filter(|row| passes(filter, row)).take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
+    async fn outbox_after(
+        &mut self,
+        filter: &OutboxFilter,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| {
+            let outbox = statement.outbox();
+            let above = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let rows = outbox
+                .select(|table| table.rows().range((above, Bound::Unbounded)).map(|(id, row)| (*id, row)));
+            rows.filter(|row| passes(filter, row)).take(limited(limit)).cloned().collect()
+        })
+        .await
+    }
+
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read_outbox(|statement| {
+            let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
+            in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate).cloned()).collect()
+        })
+        .await
+    }
+
+    async fn blocked_page(
+        &mut self,
+        unordered: &UnorderedTypes,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        self.read_outbox(|statement| blocked(statement, unordered, tenant, before, limit)).await
+    }
+
+    async fn waiting_page(
+        &mut self,
+        unordered: &UnorderedTypes,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        self.read_outbox(|statement| waiting(statement, unordered, tenant, now, before, limit)).await
+    }
+
+    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = statement.outbox();
+            let counted = rows.all().filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
+            let mut counts = OutboxCounts::default();
+            for row in counted {
+                match row.status {
+                    OutboxStatus::New => counts.new += 1,
+                    OutboxStatus::Retry => counts.retry += 1,
+                    OutboxStatus::Sent => counts.sent += 1,
+                    OutboxStatus::Failed => counts.failed += 1,
+                }
+                if row.status.is_pending() && row.sent_time.is_none() {
+                    let oldest = counts.oldest_pending.unwrap_or(row.create_time);
+                    counts.oldest_pending = Some(oldest.min(row.create_time));
+                }
+            }
+            counts
+        })
+        .await
+    }
+}
+
+fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
+    filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
+        && filter.status.is_none_or(|status| row.status == status)
+        && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)
+        && filter.aggregate_id.is_none_or(|id| row.aggregate.id == id)
+        && filter.from.is_none_or(|from| row.create_time >= from)
+        && filter.to.is_none_or(|to| row.create_time < to)
+}
+
+#[async_trait]
+impl<X: Tables> OutboxRepo for MemoryUnit<X> {
+    async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        let locks = events.iter().map(|event| Lock::Event(event.event_id.clone())).collect();
+        self.write_outbox(locks, |statement| {
+            for event in events {
+                if of_event(statement, &event.event_id).is_some() {
+                    return Err(conflict(format!("outbox.event_id {}", event.event_id)));
+                }
+                let id = next(&mut statement.sequences.outbox);
+                statement.own.outbox.put(new_row(id, event));
+            }
+            Ok(())
+        })
+        .await?;
+        self.appended
+            .extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        Ok(())
+    }
+
+    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+        let locks = holds.iter().map(|hold| Lock::Partition(hold.partition)).collect();
+        self.write_outbox(locks, |statement| {
+            let good = holds.iter().filter(|hold| still_held(statement, owner, hold).is_some());
+            Ok(good.map(|hold| hold.partition).collect())
+        })
+        .await
+    }
+
+    async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let locks = confirmed.iter().map(|proof| Lock::Event(proof.event_id().clone())).collect();
+        self.write_outbox(locks, |statement| {
+            let moved = confirmed.iter().filter(|proof| {
+                settle(statement, proof.event_id(), |row| OutboxRow {
+                    status: OutboxStatus::Sent,
+                    next_retry_time: None,
+                    sent_time: Some(now),
+                    update_time: now,
+                    ..row
+                })
+            });
+            Ok(count(moved))
+        })
+        .await
+    }
+
+    async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let locks = failed.iter().map(|publish| Lock::Event(publish.event_id.clone())).collect();
+        self.write_outbox(locks, |statement| {
+            if failed.iter().any(|publish| matches!(publish.status, OutboxStatus::New | OutboxStatus::Sent)) {
+                return Err(StoreError::Backend("a failed publish is RETRY or FAILED".into()));
+            }
+            let moved = failed.iter().filter(|publish| {
+                settle(statement, &publish.event_id, |row| OutboxRow {
+                    status: publish.status,
+                    retry_count: publish.retry_count,
+                    next_retry_time: publish.next_retry_time,
+                    last_error: Some(publish.error.clone()),
+                    update_time: now,
+                    ..row
+                })
+            });
+            Ok(count(moved))
+        })
+        .await
+    }
+
+    async fn redrive(
+        &mut self,
+        rows: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
+        let locks = rows.iter().map(|row| Lock::Event(row.event_id.clone())).collect();
+        let moved = self
+            .write_outbox(locks, |statement| {
+                let mut moved = BTreeMap::new();
+                for Redrive { event_id, due } in rows {
+                    let Some(row) = of_event(statement, event_id).filter(|row| !row.status.is_pending())
+                    else {
+                        continue;
+                    };
+                    let before = RedrivenRow {
+                        tenant: row.aggregate.tenant,
+                        event_id: row.event_id.clone(),
+                        status: row.status,
+                        retry_count: row.retry_count,
+                        sent_time: row.sent_time,
+                    };
+                    let again = OutboxRow {
+                        status: OutboxStatus::Retry,
+                        retry_count: 0,
+                        next_retry_time: Some(*due),
+                        released_time: None,
+                        update_time: now,
+                        ..row.clone()
+                    };
+                    moved.insert(event_id.clone(), (again.partition(), before));
+                    statement.own.outbox.put(again);
+                }
+                Ok(moved)
+            })
+            .await?;
+        let (partitions, before): (Vec<_>, Vec<_>) = moved.into_values().unzip();
+        self.appended.extend(partitions);
+        Ok(before)
+    }
+
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let found = self
+            .read_outbox(|statement| {
+                let blocking = blocking(statement, aggregate, unordered);
+                blocking.map(|row| row.event_id.clone()).collect::<Vec<_>>()
+            })
+            .await?;
+        let locks = found.iter().cloned().map(Lock::Event).collect();
+        let released = self
+            .write_outbox(locks, |statement| {
+                let mut released = 0;
+                for event in &found {
+                    // Somebody else may have released or redriven it while its lock was waited for.
+                    let Some(row) = of_event(statement, event).filter(|row| is_unreleased(row)).cloned()
+                    else {
+                        continue;
+                    };
+                    let free = OutboxRow { released_time: Some(now), update_time: now, ..row };
+                    statement.own.outbox.put(free);
+                    released += 1;
+                }
+                Ok(released)
+            })
+            .await?;
+        if released > 0 {
+            self.appended.push(Partition::of(aggregate.tenant, aggregate.id));
+        }
+        Ok(released)
+    }
+}
+
+/// Changes the event's row if it is pending; tells whether.
+fn settle(
+    statement: &mut Statement<'_>,
+    event: &EventId,
+    change: impl FnOnce(OutboxRow) -> OutboxRow,
+) -> bool {
+    let Some(row) = of_event(statement, event).filter(|row| row.status.is_pending()).cloned() else {
+        return false;
+    };
+    statement.own.outbox.put(change(row));
+    true
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> u64 {
+    items.fold(0, |count, _| count + 1)
+}
+
+fn new_row(id: i64, event: &NewEvent) -> OutboxRow {
+    OutboxRow {
+        id,
+        event_id: event.event_id.clone(),
+        event_type: event.event_type.clone(),
+        aggregate: event.aggregate.clone(),
+        aggregate_seq: event.aggregate_seq,
+        payload: event.payload.clone(),
+        metadata: event.metadata.clone(),
+        status: OutboxStatus::New,
+        retry_count: 0,
+        max_retry_count: event.max_retry_count,
+        next_retry_time: None,
+        last_error: None,
+        create_time: event.occurred_at,
+        update_time: event.occurred_at,
+        sent_time: None,
+        released_time: None,
+    }
+}

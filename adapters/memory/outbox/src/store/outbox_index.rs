@@ -1,0 +1,101 @@
+//! How outbox rows are found: by event, by aggregate, by what is still to be done with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use handover_events::{AggregateRef, EventId};
+use handover_outbox::ports::OutboxRow;
+
+use super::outbox_due::is_unreleased;
+use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
+use super::tables::{Row, Table};
+
+/// The place of a row in the order of its aggregate.
+type Place = (i64, i64);
+
+#[derive(Default)]
+pub(super) struct OutboxIndex {
+    by_event: BTreeMap<EventId, i64>,
+    by_aggregate: BTreeMap<AggregateRef, BTreeSet<Place>>,
+    pub(super) pending: BTreeSet<i64>,
+    /// What nobody released since it was given up.
+    pub(super) unreleased: BTreeSet<i64>,
+    pub(super) retries: BTreeSet<(DateTime<Utc>, i64)>,
+    sent: BTreeSet<(DateTime<Utc>, i64)>,
+}
+
+impl Row<OutboxTables> for OutboxRow {
+    type Key = i64;
+    type Index = OutboxIndex;
+
+    fn key(&self) -> i64 {
+        self.id
+    }
+
+    fn enter(&self, index: &mut OutboxIndex) {
+        index.by_event.insert(self.event_id.clone(), self.id);
+        match index.by_aggregate.get_mut(&self.aggregate) {
+            Some(places) => {
+                places.insert(place(self));
+            }
+            None => {
+                index.by_aggregate.insert(self.aggregate.clone(), BTreeSet::from([place(self)]));
+            }
+        }
+        if self.status.is_pending() {
+            index.pending.insert(self.id);
+            index.retries.extend(self.next_retry_time.map(|due| (due, self.id)));
+        }
+        if is_unreleased(self) {
+            index.unreleased.insert(self.id);
+        }
+        index.sent.extend(self.sent_time.map(|sent| (sent, self.id)));
+    }
+
+    fn leave(&self, index: &mut OutboxIndex) {
+        // Event and aggregate of a row never change, and `enter` overwrites their entries.
+        index.pending.remove(&self.id);
+        index.unreleased.remove(&self.id);
+        if let Some(due) = self.next_retry_time {
+            index.retries.remove(&(due, self.id));
+        }
+        if let Some(sent) = self.sent_time {
+            index.sent.remove(&(sent, self.id));
+        }
+    }
+}
+
+pub(super) fn place(row: &OutboxRow) -> Place {
+    (row.aggregate_seq, row.id)
+}
+
+/// The row of an event.
+pub(super) fn of_event<'s>(statement: &'s Statement<'_>, event: &EventId) -> Option<&'s OutboxRow> {
+    let found = |table: &'s Table<OutboxRow, OutboxTables>| {
+        table.index.by_event.get(event).and_then(|id| Some((*id, table.get(id)?)))
+    };
+    statement.outbox().select(|table| found(table).into_iter()).next()
+}
+
+/// The rows of an aggregate in their order.
+pub(super) fn of_aggregate<'s>(
+    statement: &'s Statement<'_>,
+    aggregate: &AggregateRef,
+) -> impl Iterator<Item = &'s OutboxRow> {
+    statement.outbox().select(move |table| {
+        let places = table.index.by_aggregate.get(aggregate).into_iter().flatten();
+        places.filter_map(|place| Some((*place, table.get(&place.1)?)))
+    })
+}
+
+/// The rows sent after one moment and up to another, earliest first.
+pub(super) fn sent_between<'s>(
+    statement: &'s Statement<'_>,
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> impl Iterator<Item = &'s OutboxRow> {
+    statement.outbox().select(move |table| {
+        let sent = table.index.sent.range((after, i64::MAX)..).take_while(move |(sent, _)| *sent <= until);
+        sent.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+    })
+}

@@ -1,0 +1,171 @@
+//! The unit of work: its statements, its commit and its end.
+//!
+//! **Invariant:** a statement takes all its locks before it changes anything, and then changes everything in one step:
+//! dropped while it waits, it has changed nothing.
+
+use std::mem;
+use std::sync::Arc;
+
+use crate::turn::yield_now;
+use async_trait::async_trait;
+use handover_events::Partition;
+use handover_outbox::Wake;
+use handover_outbox::ports::{Clock, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+use tokio::sync::Notify;
+
+use super::locks::{AnyLock, Lock, UnitId};
+use super::outbox_tables::{OutboxChanges, OutboxTables};
+use super::statement::{Statement, Tables};
+use super::{Shared, State};
+
+/// One transaction on the outbox and on the tables of an application.
+pub struct MemoryUnit<X: Tables> {
+    pub(super) shared: Arc<Shared<X>>,
+    pub(super) id: UnitId,
+    /// The locks it holds, to be freed at its end.
+    pub(super) held: Vec<AnyLock<X::Lock>>,
+    /// Told when it ends.
+    pub(super) ended: Arc<Notify>,
+    /// Of the events it appended.
+    pub(super) appended: Vec<Partition>,
+    changes: Changes<X>,
+    failed: bool,
+    wake: Wake,
+}
+
+/// Everything that a unit has changed in both halves.
+struct Changes<X: Tables> {
+    outbox: OutboxChanges,
+    own: X::Changes,
+}
+
+impl<X: Tables> Default for Changes<X> {
+    fn default() -> Self {
+        Changes { outbox: OutboxChanges::default(), own: X::Changes::default() }
+    }
+}
+
+impl<X: Tables> MemoryUnit<X> {
+    pub(super) fn new(shared: Arc<Shared<X>>, wake: Wake, id: UnitId) -> MemoryUnit<X> {
+        MemoryUnit {
+            shared,
+            id,
+            held: Vec::new(),
+            ended: Arc::default(),
+            appended: Vec::new(),
+            changes: Changes::default(),
+            failed: false,
+            wake,
+        }
+    }
+
+    /// A statement that only reads the application's tables.
+    pub async fn read<T>(
+        &mut self,
+        work: impl FnOnce(&Statement<'_, X>) -> T + Send,
+    ) -> Result<T, StoreError> {
+        self.write(Vec::new(), |statement| Ok(work(statement))).await
+    }
+
+    /// A statement that writes the application's tables: takes the locks in the order given, then works on what is
+    /// committed by then. An error fails the unit.
+    pub async fn write<T>(
+        &mut self,
+        locks: Vec<X::Lock>,
+        work: impl FnOnce(&mut Statement<'_, X>) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
+        let locks = locks.into_iter().map(AnyLock::Own).collect();
+        self.run(locks, |state, changes, clock| {
+            work(&mut Statement::new(&mut state.own, &mut changes.own, clock, state.database_offset))
+        })
+        .await
+    }
+
+    /// As [`MemoryUnit::read`], of the outbox's tables.
+    pub(super) async fn read_outbox<T>(
+        &mut self,
+        work: impl FnOnce(&Statement<'_, OutboxTables>) -> T + Send,
+    ) -> Result<T, StoreError> {
+        self.write_outbox(Vec::new(), |statement| Ok(work(statement))).await
+    }
+
+    /// As [`MemoryUnit::write`], on the outbox's tables.
+    pub(super) async fn write_outbox<T>(
+        &mut self,
+        locks: Vec<Lock>,
+        work: impl FnOnce(&mut Statement<'_, OutboxTables>) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
+        let locks = locks.into_iter().map(AnyLock::Outbox).collect();
+        self.run(locks, |state, changes, clock| {
+            work(&mut Statement::new(&mut state.outbox, &mut changes.outbox, clock, state.database_offset))
+        })
+        .await
+    }
+
+    async fn run<T>(
+        &mut self,
+        locks: Vec<AnyLock<X::Lock>>,
+        work: impl FnOnce(&mut State<X>, &mut Changes<X>, &dyn Clock) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
+        yield_now().await;
+        self.check()?;
+        let result = match self.take_locks(locks).await {
+            Ok(()) => {
+                let mut state = self.shared.state();
+                work(&mut state, &mut self.changes, &*self.shared.clock)
+            }
+            Err(error) => Err(error),
+        };
+        self.failed = result.is_err();
+        result
+    }
+
+    /// As PostgreSQL does, refuses everything after a failed statement: what passes here passes everywhere.
+    fn check(&self) -> Result<(), StoreError> {
+        if self.failed {
+            return Err(StoreError::Backend("an earlier statement of this unit failed".into()));
+        }
+        Ok(())
+    }
+}
+
+impl<X: Tables> View for MemoryUnit<X> {
+    fn outbox_view(&mut self) -> &mut dyn OutboxView {
+        self
+    }
+}
+
+#[async_trait]
+impl<X: Tables> UnitOfWork for MemoryUnit<X> {
+    fn outbox(&mut self) -> &mut dyn OutboxUnit {
+        self
+    }
+
+    async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+        yield_now().await;
+        self.check()?;
+        let changes = mem::take(&mut self.changes);
+        let held = mem::take(&mut self.held);
+        {
+            let mut state = self.shared.state();
+            state.outbox.tables.apply(changes.outbox);
+            state.own.tables.apply(changes.own);
+            state.locks.release(held, &self.ended);
+        }
+        if !self.appended.is_empty() {
+            self.wake.ring(self.appended.iter().copied().collect());
+        }
+        // From here on it is committed, also if nobody waits for the answer.
+        yield_now().await;
+        Ok(())
+    }
+}
+
+impl<X: Tables> Drop for MemoryUnit<X> {
+    fn drop(&mut self) {
+        let held = mem::take(&mut self.held);
+        if !held.is_empty() {
+            self.shared.state().locks.release(held, &self.ended);
+        }
+    }
+}
