@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::App;
-use handover_domain::UserId;
 use handover_events::TenantId;
-use handover_http::{
-    CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
-};
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
+use marketplace::App;
+use marketplace_domain::UserId;
+use marketplace_http::{
+    CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
+};
 use marketplace_sql::SqlMarket;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use handover_application::{App, METRICS};
-use handover_http::Render;
 use handover_outbox::ports::StoreError;
 use handover_outbox::{MetricKind, PENDING};
+use marketplace::{App, METRICS};
+use marketplace_http::Render;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 /// The collector of this process: there can be one.

@@ -6,10 +6,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use handover_application::App;
-use handover_application::service;
-use handover_application::use_cases::UseCaseError;
 use handover_outbox::Wake;
+use marketplace::App;
+use marketplace::service;
+use marketplace::use_cases::UseCaseError;
 use tokio::time::Instant;
 
 use crate::cli::Parts;

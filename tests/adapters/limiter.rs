@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
-use handover_limiter::{LocalLimiter, MOST_BUCKETS};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace_limiter::{LocalLimiter, MOST_BUCKETS};
 
 fn key(client: usize) -> LimitKey {
     let address = Ipv4Addr::from_bits(u32::try_from(client).unwrap());

@@ -1,7 +1,6 @@
 //! Messages that others put into the queues of RabbitMQ, whatever bytes they are: each is parked once and can be
 //! discarded, and none holds up another.
 
-use handover_application::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use handover_rabbitmq::{QueueType, unsupervised_connection};
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
@@ -10,6 +9,7 @@ use handover_tests::servers::rabbitmq::MAX_MESSAGE_BYTES;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel};
+use marketplace::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use serde_json::Value;
 
 use crate::WITHIN;

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::idempotency::DatabaseKeys;
-use handover_application::ports::IdempotencyStore;
 use handover_memory::SeededChance;
 use handover_outbox::{Tasks, Transactor, TxPolicy};
-use handover_redis::{Link, RedisKeys, RedisSettings, Use};
 use handover_system::SystemClock;
+use marketplace::idempotency::DatabaseKeys;
+use marketplace::ports::IdempotencyStore;
+use marketplace_redis::{Link, RedisKeys, RedisSettings, Use};
 
 use crate::limiter_rigs::shared;
 use crate::process::eventually;

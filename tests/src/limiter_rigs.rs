@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
-use handover_limiter::{LocalLimiter, Time};
 use handover_outbox::Tasks;
-use handover_redis::{Link, RedisLimiter, RedisSettings, Use};
 use handover_system::SystemClock;
+use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace_limiter::{LocalLimiter, Time};
+use marketplace_redis::{Link, RedisLimiter, RedisSettings, Use};
 use tokio::sync::OnceCell;
 
 use crate::process::eventually;

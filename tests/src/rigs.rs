@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::MarketStore;
 use handover_memory::{ManualClock, MemoryBroker};
 use handover_outbox::Wake;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
+use marketplace::ports::MarketStore;
 use marketplace_memory::MemoryStore;
 use marketplace_sql::SqlMarket;
 use tempfile::TempDir;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::ports::MarketStore;
 use handover_memory::ManualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
+use marketplace::ports::MarketStore;
 use marketplace_sql::SqlMarket;
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;

@@ -1,9 +1,9 @@
 //! What an answer of the gateway means.
 
-use handover_application::ports::GatewayError;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use hyper::{Response, StatusCode};
+use marketplace::ports::GatewayError;
 
 /// How much of a body is read: enough for a reason, however much follows.
 const READ_BYTES: usize = 1024;

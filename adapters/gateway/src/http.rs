@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{Gateway, GatewayError, RefundRequest};
-use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 use handover_outbox::ports::Clock;
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -17,6 +15,8 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use marketplace::ports::{Gateway, GatewayError, RefundRequest};
+use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 

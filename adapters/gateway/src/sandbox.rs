@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{Gateway, GatewayError, RefundRequest};
-use handover_domain::{PaymentId, RefundId, RefundResult};
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
+use marketplace::ports::{Gateway, GatewayError, RefundRequest};
+use marketplace_domain::{PaymentId, RefundId, RefundResult};
 
 /// The cents of an amount that fails first.
 const UNLUCKY: i64 = 13;

@@ -2,10 +2,10 @@
 //! everything that is wrong is named at once.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::{EventId, OutboxStatus, TenantId};
+use marketplace_domain::{
     CouponId, Money, PaymentId, PaymentResult, Points, ProductId, RefundId, RefundResult, Title, UserId,
 };
-use handover_events::{EventId, OutboxStatus, TenantId};
 use serde::Serialize;
 use utoipa::ToSchema;
 

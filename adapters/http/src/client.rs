@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, HeaderName, header};
-use handover_application::ports::Party;
 use ipnet::IpNet;
+use marketplace::ports::Party;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

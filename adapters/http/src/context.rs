@@ -8,9 +8,9 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use handover_application::{Actor, CommandContext, Role};
 use handover_events::TenantId;
 use handover_events::Trace;
+use marketplace::{Actor, CommandContext, Role};
 
 use crate::auth::TokenError;
 use crate::edge::Edge;

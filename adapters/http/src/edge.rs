@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_application::App;
+use marketplace::App;
 
 use crate::{Admission, CallbackVerifier, Readiness, Tokens, WebOrigin};
 

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Money, MoneyError, Points, Product, Title};
 use handover_events::{EventId, IdError, TextError, UnknownName};
 use handover_outbox::operations::{MAX_NAMED, Named, Reason};
+use marketplace_domain::{Money, MoneyError, Points, Product, Title};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};

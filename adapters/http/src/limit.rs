@@ -12,8 +12,8 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
-use handover_application::{Actor, CommandContext, LIMIT_REFUSED};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace::{Actor, CommandContext, LIMIT_REFUSED};
 
 use crate::client::Proxies;
 use crate::edge::Edge;

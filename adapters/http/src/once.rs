@@ -12,10 +12,10 @@ use axum::extract::{FromRequest, FromRequestParts, MatchedPath, OriginalUri, Req
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use handover_application::CommandContext;
-use handover_application::idempotency::{self, Begun, KeyedRequest};
-use handover_application::ports::{RequestScope, StoredAnswer};
 use handover_outbox::ports::StoreError;
+use marketplace::CommandContext;
+use marketplace::idempotency::{self, Begun, KeyedRequest};
+use marketplace::ports::{RequestScope, StoredAnswer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tracing::warn;

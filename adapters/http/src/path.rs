@@ -2,8 +2,8 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use handover_domain::{OrderId, ProductId, UserId};
 use handover_events::{EventId, IdError};
+use marketplace_domain::{OrderId, ProductId, UserId};
 
 use crate::refusal::Refusal;
 

@@ -3,8 +3,8 @@
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
-use handover_application::ports::OrderSide;
 use handover_events::{TenantId, UnknownName};
+use marketplace::ports::OrderSide;
 
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;

@@ -7,11 +7,11 @@ use std::fmt::Display;
 use axum::http::header::{ACCEPT_ENCODING, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use handover_application::ports::IdempotencyError;
-use handover_application::use_cases::UseCaseError;
-use handover_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
+use marketplace::ports::IdempotencyError;
+use marketplace::use_cases::UseCaseError;
+use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
 
 use crate::envelope::{Code, Reply, ReplyData};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use handover_application::OVERLOAD_REFUSED;
+use marketplace::OVERLOAD_REFUSED;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::edge::Edge;

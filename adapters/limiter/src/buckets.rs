@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
-use handover_application::ports::LimitKey;
+use marketplace::ports::LimitKey;
 
 /// The most buckets of one measure (about 20 MB).
 pub const MOST_BUCKETS: usize = 100_000;

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use governor::Quota;
 use governor::clock::Clock;
 use governor::middleware::StateInformationMiddleware;
-use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
 
 use buckets::Buckets;
 use time::Since;

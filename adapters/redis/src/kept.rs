@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{IdempotencyError, KeptRequest, RequestScope, RequestState, StoredAnswer};
 use handover_outbox::ports::StoreError;
+use marketplace::ports::{IdempotencyError, KeptRequest, RequestScope, RequestState, StoredAnswer};
 
 /// A field, if it is there.
 type Field = Option<Vec<u8>>;

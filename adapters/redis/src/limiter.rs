@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::LIMIT_FALLBACK;
-use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace::LIMIT_FALLBACK;
+use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use handover_application::{KEYS_AWAY, LIMIT_AWAY};
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
+use marketplace::{KEYS_AWAY, LIMIT_AWAY};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult};
 use tokio::sync::Notify;

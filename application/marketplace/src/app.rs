@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::PointsRules;
 use handover_events::{EventId, Trace};
+use marketplace_domain::PointsRules;
 
 use crate::event_types::event_types;
 use crate::handlers::standard;
@@ -212,7 +212,7 @@ impl Announcer {
         skip: usize,
         tenant: handover_events::TenantId,
         aggregate_seq: i64,
-        bodies: &[handover_domain::EventBody],
+        bodies: &[marketplace_domain::EventBody],
     ) -> Vec<NewEvent> {
         debug_assert!(skip + bodies.len() <= self.ids.len(), "the announcer was made for fewer events");
         self.ids

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use handover_domain::UserId;
 use handover_events::{TenantId, Trace};
+use marketplace_domain::UserId;
 
 use crate::idempotency::Ticket;
 use crate::use_cases::UseCaseError;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use handover_domain::{AggregateType, EventType};
 use handover_outbox::{EventRegistry, EventSpec};
+use marketplace_domain::{AggregateType, EventType};
 use tracing::info_span;
 
 use crate::privacy::VISIBLE;

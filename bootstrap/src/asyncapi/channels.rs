@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use handover_application::queues::{DEAD_LETTER_KEY, timeout_delay_key};
-use handover_domain::EventType;
 use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
+use marketplace::queues::{DEAD_LETTER_KEY, timeout_delay_key};
+use marketplace_domain::EventType;
 use serde_json::{Map, Value, json};
 
 use super::messages::emitted;

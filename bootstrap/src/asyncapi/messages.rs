@@ -1,6 +1,6 @@
 //! The messages: an envelope of each type, and the properties it travels with (spec §3).
 
-use handover_domain::EventType;
+use marketplace_domain::EventType;
 use serde_json::{Map, Value, json};
 
 use super::payloads::enveloped;

@@ -9,7 +9,7 @@ mod payloads;
 
 use std::time::Duration;
 
-use handover_application::queues;
+use marketplace::queues;
 use serde_json::{Value, json};
 
 const ABOUT: &str = "Every change of state is committed together with the events that announce it. Each is published to a \

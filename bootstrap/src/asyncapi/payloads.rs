@@ -1,7 +1,7 @@
 //! What an envelope and its payload look like, as JSON Schema (spec §3; 000 §6, §13).
 
-use handover_domain::{AggregateType, CancelReason, Currency, EventType, OrderStatus};
 use handover_events::MAX_ID;
+use marketplace_domain::{AggregateType, CancelReason, Currency, EventType, OrderStatus};
 use serde_json::{Map, Value, json};
 
 use super::messages::emitted;

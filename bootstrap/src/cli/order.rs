@@ -1,8 +1,8 @@
 //! What `order` and `audit` take.
 
 use clap::{Args, Subcommand};
-use handover_domain::OrderId;
 use handover_events::TenantId;
+use marketplace_domain::OrderId;
 
 use super::values::{order, tenant};
 use super::{Common, OutputArgs, PageArgs};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clap::Args;
-use handover_application::service::Roles;
+use marketplace::service::Roles;
 
 use super::{Address, Common};
 use crate::Failure;

@@ -1,7 +1,7 @@
 use clap::CommandFactory;
-use handover_application::Role;
-use handover_application::service::Roles;
 use handover_events::OutboxStatus;
+use marketplace::Role;
+use marketplace::service::Roles;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use handover_application::Role;
+use marketplace::Role;
 
 use super::Common;
 use super::values::{duration, whole};

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::OrderId;
 use handover_events::{EventId, IdError, OutboxStatus, TenantId};
 use handover_outbox::operations::{Pace, Reason};
 use handover_outbox::ports::DeadLetterStatus;
+use marketplace_domain::OrderId;
 
 pub(super) fn status(name: &str) -> Result<OutboxStatus, String> {
     name.to_ascii_uppercase().parse().map_err(|_| "known are new, retry, sent, failed".to_owned())

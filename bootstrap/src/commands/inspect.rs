@@ -1,11 +1,11 @@
 //! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read from the database file,
 //! whoever serves it.
 
-use handover_application::use_cases::operations as market;
-use handover_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
 use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, DeadLetterFilter, OutboxFilter};
+use marketplace::use_cases::operations as market;
+use marketplace_http::views::{AuditView, BlockedView, DeadLetterView, EventView, QueueView, TimelineView};
 use serde::Serialize;
 use serde_json::{Value, json};
 

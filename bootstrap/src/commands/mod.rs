@@ -39,7 +39,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
         Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
         Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
-        Some(Command::OpenApi) => say(&output::json(&handover_http::openapi()))?,
+        Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,
         Some(Command::AsyncApi(common)) => {
             let timeout = common.load()?.rules.pending_timeout;
             say(&output::json(&asyncapi::document(timeout)))?;

@@ -1,12 +1,12 @@
 //! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: moved on in the database file, whoever serves it.
 
 use handover_events::EventId;
-use handover_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use handover_outbox::operations;
 use handover_outbox::operations::{
     DiscardLetters, Letters, MAX_NAMED, Named, RedriveEvents, RedriveFilter, ReplayLetters, Rows,
 };
 use handover_outbox::ports::OutboxFilter;
+use marketplace_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
 use serde::Serialize;
 
 use super::operator::Operator;

@@ -1,11 +1,11 @@
 //! Whoever may write to the database, as an operator of all of it: the same use cases as behind the API, on the file
 //! itself, beside whoever serves it.
 
-use handover_application::use_cases::UseCaseError;
-use handover_application::{Actor, App, CommandContext};
 use handover_events::TenantId;
 use handover_events::Trace;
 use handover_outbox::operations;
+use marketplace::use_cases::UseCaseError;
+use marketplace::{Actor, App, CommandContext};
 use marketplace_sql::SqlMarket;
 
 use crate::Failure;

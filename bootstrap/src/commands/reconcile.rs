@@ -1,8 +1,8 @@
 //! `reconcile`: what should be there compared with what is, in the database itself, whoever serves it.
 
 use chrono::TimeDelta;
-use handover_application::use_cases::operations::{self, GRACE, Reconcile};
-use handover_http::views::ReconciliationView;
+use marketplace::use_cases::operations::{self, GRACE, Reconcile};
+use marketplace_http::views::ReconciliationView;
 use serde_json::Value;
 
 use super::operator::Operator;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use handover_http::{KeySet, TokenRules};
+use marketplace_http::{KeySet, TokenRules};
 
 use super::Secret;
 use super::error::ConfigError;

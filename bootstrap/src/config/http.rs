@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use handover_http::WebOrigin;
+use marketplace_http::WebOrigin;
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use handover_application::ports::Bucket;
-use handover_http::{ForwardedHeader, LIMITED_ROUTES, Proxies};
+use marketplace::ports::Bucket;
+use marketplace_http::{ForwardedHeader, LIMITED_ROUTES, Proxies};
 use serde::Deserialize;
 use toml::Value;
 

@@ -25,10 +25,10 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-use handover_application::idempotency::RequestSettings;
-use handover_application::{Rules, Settings, TimeoutSettings};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
+use marketplace::idempotency::RequestSettings;
+use marketplace::{Rules, Settings, TimeoutSettings};
 use tracing_subscriber::filter::Targets;
 
 use crate::telemetry;

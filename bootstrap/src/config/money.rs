@@ -4,9 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use handover_application::{ConsistencySettings, RefundSettings};
-use handover_domain::PointsRules;
-use handover_gateway::Endpoint;
+use marketplace::{ConsistencySettings, RefundSettings};
+use marketplace_domain::PointsRules;
+use marketplace_gateway::Endpoint;
 
 use super::error::{ConfigError, Origin};
 use super::read::{HOURS, MINUTES, Reader};

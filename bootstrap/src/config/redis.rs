@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_redis::{RedisSettings, Use};
+use marketplace_redis::{RedisSettings, Use};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};

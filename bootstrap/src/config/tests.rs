@@ -11,12 +11,12 @@ mod values;
 use std::path::Path;
 use std::time::Duration;
 
-use handover_application::idempotency::RequestSettings;
-use handover_application::{ConsistencySettings, RefundSettings, TimeoutSettings};
-use handover_domain::PointsRules;
-use handover_http::{Limits, TokenRules};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
+use marketplace::idempotency::RequestSettings;
+use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
+use marketplace_domain::PointsRules;
+use marketplace_http::{Limits, TokenRules};
 
 use super::keys::KEYS;
 use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
@@ -73,7 +73,7 @@ fn the_defaults_are_those_of_the_application() {
     assert_eq!(debug(&config.settings.consistency), debug(&ConsistencySettings::default()));
     assert_eq!(debug(&config.requests), debug(&RequestSettings::default()));
     assert_eq!(config.rules.points, PointsRules::default());
-    assert_eq!(config.rules.pending_timeout, handover_application::queues::DEFAULT_TIMEOUT);
+    assert_eq!(config.rules.pending_timeout, marketplace::queues::DEFAULT_TIMEOUT);
     assert_eq!(config.rules.max_retry_count, 3);
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.http.ops_listen, None);

@@ -5,15 +5,15 @@ mod assets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::{
-    BuyerCredit, CreditChange, ListingChange, ListingEntry, MarketStore, MarketView, Notification, OrderSide,
-    ShipmentTask,
-};
-use handover_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::{
     Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered, OutboxFilter, OutboxRow, StoreError,
 };
+use marketplace::ports::{
+    BuyerCredit, CreditChange, ListingChange, ListingEntry, MarketStore, MarketView, Notification, OrderSide,
+    ShipmentTask,
+};
+use marketplace_domain::{AggregateType, Order, OrderId, Payment, Product, ProductId, UserId};
 
 pub(super) use assets::Assets;
 

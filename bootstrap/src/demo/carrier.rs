@@ -11,13 +11,13 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_events::EventId;
 use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth, Requeue,
     Subscription,
 };
 use handover_outbox::topology::Topology;
+use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::mishaps::{Fate, Line, Mishaps};
 

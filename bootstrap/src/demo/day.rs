@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use handover_application::App;
-use handover_application::ports::MarketStore;
 use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
+use marketplace::App;
+use marketplace::ports::MarketStore;
 
 use super::OUTAGE;
 use super::client::{Answer, Unanswered};

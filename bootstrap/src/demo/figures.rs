@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::RefundStatus;
 use handover_events::EventId;
+use marketplace_domain::RefundStatus;
 use serde::Serialize;
 
 use super::books::Books;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use handover_application::ports::{Gateway, GatewayError, RefundRequest};
+use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 
 /// Whether the day is over. Clones share it.
 #[derive(Clone, Default)]
@@ -44,8 +44,8 @@ impl Gateway for DayGateway {
 mod tests {
     use std::sync::Mutex;
 
-    use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
     use handover_events::Trace;
+    use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use handover_domain::{OrderId, ProductId, UserId};
+use marketplace_domain::{OrderId, ProductId, UserId};
 
 use super::plan::Cover;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use handover_domain::{CouponId, OrderId, ProductId, UserId};
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
+use marketplace_domain::{CouponId, OrderId, ProductId, UserId};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
-use handover_application::queues::FULFILLMENT_QUEUE;
 use handover_events::EventId;
 use handover_outbox::ports::{BrokerError, Clock};
 use handover_system::SystemClock;
+use marketplace::queues::FULFILLMENT_QUEUE;
 use tokio::sync::watch;
 
 /// Every so many deliveries one comes twice.

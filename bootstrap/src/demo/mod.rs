@@ -25,10 +25,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::App;
-use handover_application::ports::Work;
 use handover_outbox::ports::Chance;
 use handover_system::OsChance;
+use marketplace::App;
+use marketplace::ports::Work;
 use tempfile::TempDir;
 use tokio::time::Instant;
 

@@ -2,8 +2,8 @@
 
 mod wishes;
 
-use handover_domain::{Money, UserId};
 use handover_events::IdError;
+use marketplace_domain::{Money, UserId};
 
 use super::dice::Dice;
 pub(super) use wishes::{Asked, Cover, Gifts, Voucher};

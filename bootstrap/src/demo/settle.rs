@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::App;
-use handover_application::ports::MarketStore;
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{Clock, StoreError};
 use handover_system::SystemClock;
+use marketplace::App;
+use marketplace::ports::MarketStore;
 use tokio::time::Instant;
 
 use crate::progress::Progress;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::queues;
 use handover_outbox::ports::{Broker, BrokerError};
 use handover_rabbitmq::RabbitSettings;
+use marketplace::queues;
 use tokio::net::TcpStream;
 
 use super::report::Check;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{IdKind, IdState};
 use handover_outbox::ports::{OutboxFilter, Store, StoreError};
+use marketplace::ports::{IdKind, IdState};
 
 use super::broker;
 use super::report::Check;

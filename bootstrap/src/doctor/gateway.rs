@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use handover_gateway::Endpoint;
+use marketplace_gateway::Endpoint;
 use tokio::net::TcpStream;
 
 use super::report::Check;

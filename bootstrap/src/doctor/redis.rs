@@ -1,6 +1,6 @@
 //! Redis, where something is kept there: whether it is there and does what is asked of it.
 
-use handover_redis::Use;
+use marketplace_redis::Use;
 
 use super::report::Check;
 use crate::config::{Config, RedisConfig};
@@ -14,7 +14,7 @@ pub(super) async fn check(config: &Config) -> Option<Check> {
     let of = |what: fn(Use) -> &'static str, and: &str| {
         uses.iter().map(|each| what(*each)).collect::<Vec<_>>().join(and)
     };
-    Some(match handover_redis::probe(settings, uses).await {
+    Some(match marketplace_redis::probe(settings, uses).await {
         Ok(()) => Check::ok(NAME, format!("{place} {} within {:?}", of(does, " and "), settings.timeout)),
         Err(away) => Check::warn(
             NAME,

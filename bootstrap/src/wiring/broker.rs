@@ -4,12 +4,12 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::queues;
 use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
 use handover_outbox::topology::Topology;
 use handover_rabbitmq::{RabbitBroker, RabbitSettings};
 use handover_sql::DatabaseBroker;
+use marketplace::queues;
 use marketplace_sql::SqlMarket;
 
 use super::Database;

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::ports::{Gateway, RefundRequest};
-use handover_application::use_cases::{SettleRefund, settle_refund};
-use handover_application::{Actor, App, CommandContext};
-use handover_domain::RefundResult;
 use handover_events::TenantId;
-use handover_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
+use marketplace::ports::{Gateway, RefundRequest};
+use marketplace::use_cases::{SettleRefund, settle_refund};
+use marketplace::{Actor, App, CommandContext};
+use marketplace_domain::RefundResult;
+use marketplace_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
 
 use crate::config::{Config, GatewayChoice};
 use crate::{Failure, Secrets};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::RateLimiter;
-use handover_http::Admission;
-use handover_limiter::LocalLimiter;
-use handover_redis::RedisLimiter;
+use marketplace::ports::RateLimiter;
+use marketplace_http::Admission;
+use marketplace_limiter::LocalLimiter;
+use marketplace_redis::RedisLimiter;
 
 use super::redis::Redis;
 use crate::config::LimitConfig;

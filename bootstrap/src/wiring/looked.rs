@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use handover_application::App;
 use handover_memory::MemoryBroker;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Broker, Clock};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
+use marketplace::App;
 use marketplace_sql::SqlMarket;
 
 use super::database::ask_time;

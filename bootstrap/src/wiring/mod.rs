@@ -10,11 +10,11 @@ mod schema;
 
 use std::sync::Arc;
 
-use handover_application::ports::Gateway;
-use handover_application::{App, MarketTransactor};
 use handover_outbox::ports::{Broker, Clock};
 use handover_outbox::{Tasks, Transactor, TxPolicy};
 use handover_system::OsChance;
+use marketplace::ports::Gateway;
+use marketplace::{App, MarketTransactor};
 use marketplace_sql::SqlMarket;
 
 use crate::Failure;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use handover_application::{App, MarketTransactor};
-use handover_redis::{Link, RedisKeys, Use};
+use marketplace::{App, MarketTransactor};
+use marketplace_redis::{Link, RedisKeys, Use};
 
 use crate::config::RedisConfig;
 

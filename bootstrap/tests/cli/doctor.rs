@@ -3,10 +3,10 @@
 use std::net::TcpListener;
 
 use chrono::TimeDelta;
-use handover_domain::{Money, Product, ProductStatus};
 use handover_events::{AggregateRef, TenantId};
 use handover_outbox::ports::{Clock, EventMetadata, NewEvent};
 use handover_system::SystemClock;
+use marketplace_domain::{Money, Product, ProductStatus};
 use serde_json::Value;
 
 use crate::program::{Ran, World};

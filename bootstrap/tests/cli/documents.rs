@@ -8,7 +8,7 @@ fn the_documents_are_printed_without_a_database_and_the_events_as_this_deploymen
     let api = world.run("openapi");
     assert!(api.done().ends_with("}\n"));
     assert_eq!(api.json()["openapi"], "3.1.0");
-    assert_eq!(api.json(), serde_json::to_value(handover_http::openapi()).unwrap());
+    assert_eq!(api.json(), serde_json::to_value(marketplace_http::openapi()).unwrap());
     let events = world.run("asyncapi");
     assert_eq!(events.json()["asyncapi"], "3.0.0");
     assert!(events.json()["channels"]["order.timeout.delay.queue"].is_object());

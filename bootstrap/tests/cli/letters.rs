@@ -1,10 +1,10 @@
 //! `dlq replay|discard`, `order timeline`: beside a process that serves the same database.
 
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
 use handover_system::SystemClock;
+use marketplace::ports::*;
+use marketplace_domain::*;
 use serde_json::{Value, json};
 
 use crate::inspect::market;

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
 use handover_events::*;
 use handover_outbox::Wake;
 use handover_outbox::ports::*;
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
+use marketplace::ports::*;
 use marketplace_sql::SqlMarket;
 use serde_json::{Value, json};
 

@@ -165,7 +165,7 @@ fn pages_command_line_has_every_command_and_every_flag() {
 #[test]
 fn pages_http_api_names_every_route_of_the_document() {
     let text = read(&page("http-api.md"));
-    let document = serde_json::to_value(handover_http::openapi()).unwrap();
+    let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() > 30, "{paths:?}");
     for (path, item) in paths {
@@ -180,7 +180,7 @@ fn pages_http_api_names_every_route_of_the_document() {
 #[test]
 fn pages_operations_names_every_metric() {
     let text = read(&page("operations.md"));
-    for metric in handover_outbox::METRICS.iter().chain(&handover_application::METRICS) {
+    for metric in handover_outbox::METRICS.iter().chain(&marketplace::METRICS) {
         let name = metric.name.replace('.', "_");
         assert!(text.contains(&format!("| `{name}")), "bootstrap/docs/operations.md does not name {name}");
     }

@@ -1,7 +1,7 @@
 //! `reconcile`: what it tells, mends, and ends with.
 
-use handover_domain::{Order, OrderId};
 use handover_events::TenantId;
+use marketplace_domain::{Order, OrderId};
 use serde_json::{Value, json};
 
 use crate::inspect::market;

@@ -1,6 +1,6 @@
 //! Where a gateway may be.
 
-use handover_gateway::{BadEndpoint, Endpoint};
+use marketplace_gateway::{BadEndpoint, Endpoint};
 
 #[test]
 fn a_gateway_is_reached_encrypted_or_on_this_machine() {

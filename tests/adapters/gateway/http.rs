@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use handover_application::ports::{Gateway, GatewayError, RefundRequest};
-use handover_domain::{Currency, Money};
 use handover_events::Trace;
-use handover_gateway::{Endpoint, HttpGateway, Unusable};
 use handover_memory::{ManualClock, VirtualClock};
 use handover_outbox::ports::Clock;
+use marketplace::ports::{Gateway, GatewayError, RefundRequest};
+use marketplace_domain::{Currency, Money};
+use marketplace_gateway::{Endpoint, HttpGateway, Unusable};
 use serde_json::json;
 use standardwebhooks::Webhook;
 use tokio::time::timeout;

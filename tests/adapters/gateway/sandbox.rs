@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{Gateway, RefundRequest};
-use handover_domain::{Currency, Money, RefundResult};
 use handover_events::Trace;
-use handover_gateway::{Reports, SandboxGateway};
 use handover_memory::ManualClock;
 use handover_outbox::Tasks;
+use marketplace::ports::{Gateway, RefundRequest};
+use marketplace_domain::{Currency, Money, RefundResult};
+use marketplace_gateway::{Reports, SandboxGateway};
 
 const DELAY: Duration = Duration::from_secs(1);
 

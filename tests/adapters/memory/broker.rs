@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::DateTime;
-use handover_application::queues::{
-    self, DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE,
-    WEBHOOK_QUEUE,
-};
 use handover_outbox::ports::{
     Broker, BrokerError, Clock, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, Requeue,
     Subscription,
 };
 use handover_outbox::topology::{QueueSpec, Topology};
+use marketplace::queues::{
+    self, DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE,
+    WEBHOOK_QUEUE,
+};
 
 use handover_memory::{ManualClock, MemoryBroker, VirtualClock};
 

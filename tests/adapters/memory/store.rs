@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::IdKind;
-use handover_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
 use handover_events::{AggregateRef, TenantId};
 use handover_memory::VirtualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Changed, EventMetadata, NewEvent, Store, StoreError};
+use marketplace::ports::IdKind;
+use marketplace_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
 use marketplace_memory::MemoryStore;
 
 pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;

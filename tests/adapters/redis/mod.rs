@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta};
-use handover_application::ports::{
+use handover_outbox::Tasks;
+use handover_system::SystemClock;
+use marketplace::ports::{
     Bucket, IdempotencyStore, KeptRequest, LimitKey, Party, RateLimiter, RequestScope, RequestState, Taken,
 };
-use handover_outbox::Tasks;
-use handover_redis::{Link, RedisKeys, RedisLimiter, RedisSettings, Use};
-use handover_system::SystemClock;
+use marketplace_redis::{Link, RedisKeys, RedisLimiter, RedisSettings, Use};
 
 use crate::{PATIENCE, eventually};
 use server::Server;

@@ -1,6 +1,6 @@
 //! Where Redis is.
 
-use handover_redis::RedisSettings;
+use marketplace_redis::RedisSettings;
 
 #[test]
 fn a_url_is_read_and_shown_without_its_password() {

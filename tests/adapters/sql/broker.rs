@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::queues::{self, DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE};
 use handover_outbox::Wake;
 use handover_outbox::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
 };
 use handover_sql::{DatabaseBroker, SqlStore};
+use marketplace::queues::{self, DEAD_LETTER_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE};
 use tokio::sync::Notify;
 
 use super::{Fixture, fixture};

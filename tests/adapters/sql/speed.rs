@@ -5,7 +5,6 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{due_at, unordered};
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
@@ -13,6 +12,7 @@ use handover_outbox::ports::{
     Outgoing, PublishOutcome, Store,
 };
 use handover_sql::DatabaseBroker;
+use marketplace::queues::{self, INVENTORY_QUEUE};
 use marketplace_sql::SqlMarket;
 
 use super::{append, event, fixture};

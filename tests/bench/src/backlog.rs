@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::Work;
-use handover_application::{Actor, App, CommandContext};
-use handover_domain::{
-    AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
-    ProductStatus, Title, UserId,
-};
 use handover_events::TenantId;
 use handover_events::Trace;
 use handover_outbox::ports::NewEvent;
 use handover_outbox::with_tx;
+use marketplace::ports::Work;
+use marketplace::{Actor, App, CommandContext};
+use marketplace_domain::{
+    AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
+    ProductStatus, Title, UserId,
+};
 
 use crate::error::{BenchError, service_error};
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use handover::progress::Progress;
-use handover_application::handlers::Fulfillment;
-use handover_application::queues::FULFILLMENT_QUEUE;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::consumers::{Consumer, Subscriber};
+use marketplace::handlers::Fulfillment;
+use marketplace::queues::FULFILLMENT_QUEUE;
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};

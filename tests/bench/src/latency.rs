@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use handover::progress::Progress;
-use handover_application::queues::INVENTORY_QUEUE;
-use handover_application::service::Roles;
-use handover_application::use_cases::{PlaceOrder, place_order};
-use handover_application::{App, service};
-use handover_domain::ProductId;
+use marketplace::queues::INVENTORY_QUEUE;
+use marketplace::service::Roles;
+use marketplace::use_cases::{PlaceOrder, place_order};
+use marketplace::{App, service};
+use marketplace_domain::ProductId;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 

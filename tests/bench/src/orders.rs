@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use handover::progress::Progress;
-use handover_application::use_cases::{PlaceOrder, place_order};
-use handover_domain::ProductId;
+use marketplace::use_cases::{PlaceOrder, place_order};
+use marketplace_domain::ProductId;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, Requeue, Store,
     StoreError, Subscription,
 };
 use handover_outbox::topology::Topology;
+use marketplace::ports::{MarketStore, MarketView, Work};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -10,17 +10,17 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use chrono::{DateTime, TimeZone, Utc};
-use handover_application::ports::Bucket;
-use handover_application::{App, Role, Rules, service};
-use handover_domain::{PointsRules, UserId};
 use handover_events::TenantId;
-use handover_http::{
-    Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
-};
-use handover_limiter::{LocalLimiter, Time};
 use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
+use marketplace::ports::Bucket;
+use marketplace::{App, Role, Rules, service};
+use marketplace_domain::{PointsRules, UserId};
+use marketplace_http::{
+    Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
+};
+use marketplace_limiter::{LocalLimiter, Time};
 use marketplace_memory::MemoryStore;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};

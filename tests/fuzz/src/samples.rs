@@ -1,7 +1,7 @@
 //! What each decoder takes, to begin with: written down, or out of the documents of the service.
 
 use handover::config::{Config, Shown, Sources};
-use handover_domain::EventType;
+use marketplace_domain::EventType;
 use serde_json::{Map, Value, json};
 
 const ENVELOPE: &str =
@@ -122,7 +122,7 @@ pub(crate) fn target() -> Vec<Vec<u8>> {
 
 /// Every body that is posted, as the document shows it, and with all the fields it may have.
 pub(crate) fn body() -> Vec<Vec<u8>> {
-    let document = serde_json::to_value(handover_http::openapi()).unwrap();
+    let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let posted = operations().into_iter().filter(|(method, ..)| method == "post");
     let bodies = posted.flat_map(|(_, path, operation)| {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
@@ -140,7 +140,7 @@ pub(crate) fn body() -> Vec<Vec<u8>> {
 
 /// Method, path and description of every call, with ids in its path.
 fn operations() -> Vec<(String, String, Value)> {
-    let document = serde_json::to_value(handover_http::openapi()).unwrap();
+    let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
     let calls =
         paths.into_iter().filter(|(path, _)| path.starts_with("/api/")).flat_map(|(path, methods)| {

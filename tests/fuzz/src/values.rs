@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use handover::config::{Config, ConfigError, Sources};
-use handover_domain::{EventBody, EventType};
 use handover_events::Envelope;
-use handover_http::{KeySet, TokenRules, Tokens};
 use hmac::{Hmac, KeyInit, Mac};
+use marketplace_domain::{EventBody, EventType};
+use marketplace_http::{KeySet, TokenRules, Tokens};
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -5,10 +5,10 @@ mod samples;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use handover_application::queues::{self, DEFAULT_TIMEOUT};
-use handover_domain::{EventBody, EventType};
 use handover_events::Envelope;
 use jsonschema::Validator;
+use marketplace::queues::{self, DEFAULT_TIMEOUT};
+use marketplace_domain::{EventBody, EventType};
 use serde_json::{Value, json};
 
 use samples::samples;

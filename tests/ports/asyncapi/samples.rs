@@ -1,13 +1,13 @@
 //! An envelope of every type, payments and refunds for an order and for an invoice.
 
 use chrono::{DateTime, NaiveDate, TimeZone, Utc};
-use handover_domain::{
+use handover_events::Envelope;
+use marketplace_contract::samples::user;
+use marketplace_domain::{
     CancelReason, Currency, EventBody, InvoiceGenerated, InvoiceId, Money, OrderCancelled, OrderCreated,
     OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged, OrderTimeout,
     PaymentFor, PaymentId, PaymentSettled, Points, ProductId, RefundId, RefundSettled,
 };
-use handover_events::Envelope;
-use marketplace_contract::samples::user;
 
 fn at() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 2, 4, 10, 30, 0).unwrap()

@@ -8,8 +8,8 @@ use super::{Outcome, root, rules::toolkit};
 const WORDS: [&str; 10] =
     ["order_id", "ORDER_", "product", "payment", "coupon", "wallet", "points", "refund", "seller", "buyer"];
 
-/// Parts of words that have one of them within: production, checkpoints, endpoints.
-const OTHERS: [&str; 3] = ["production", "heckpoints", "ndpoints"];
+/// What has one of them within: production, checkpoints, endpoints, and a property of AMQP servers.
+const OTHERS: [&str; 4] = ["production", "heckpoints", "ndpoints", "productS"];
 
 #[test]
 fn the_toolkit_has_no_word_of_the_marketplace() -> Outcome {

@@ -42,7 +42,7 @@ impl Carrier {
                 let spy = QueueSpec { name, bindings, ttl: None, dead_letter_key: None };
                 let topology = Topology {
                     queues: vec![spy],
-                    ..handover_application::queues::topology(handover_application::queues::DEFAULT_TIMEOUT)
+                    ..marketplace::queues::topology(marketplace::queues::DEFAULT_TIMEOUT)
                 };
                 broker(vhost).declare(&topology).await.unwrap();
             }

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use handover_application::queues::EXCHANGE;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::rabbit_rigs;
 use handover_tests::servers::proxy::{Proxy, Traffic};
+use marketplace::queues::EXCHANGE;
 use serde_json::json;
 
 use super::shop::{SOON, Shop, whats};

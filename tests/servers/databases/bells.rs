@@ -4,12 +4,12 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{event, outgoing, partition};
 use handover_contract::within;
 use handover_outbox::ports::Broker;
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::database::ServerKind;
+use marketplace::queues::{self, INVENTORY_QUEUE};
 
 use super::{Fixture, append, on_every_server};
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use handover_application::ports::Work;
-use handover_application::queues;
 use handover_contract::samples::{event, later, outgoing};
 use handover_contract::{PATIENCE, within};
-use handover_domain::{Order, OrderStatus};
 use handover_outbox::ports::{Broker, Changed, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::PASSWORD;
 use handover_tests::servers::database::ServerKind;
+use marketplace::ports::Work;
+use marketplace::queues;
 use marketplace_contract::samples::{order, order_moved_to};
+use marketplace_domain::{Order, OrderStatus};
 
 use super::{Fixture, append, on_every_server};
 

@@ -3,13 +3,13 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use handover_application::queues::{self, INVENTORY_QUEUE};
 use handover_contract::samples::{confirmed, event, outgoing, partition, relay, start};
 use handover_contract::{PATIENCE, within};
 use handover_outbox::ports::{Broker, PartitionHold, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
+use marketplace::queues::{self, INVENTORY_QUEUE};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};

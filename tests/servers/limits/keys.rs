@@ -4,21 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
-};
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
 use handover_outbox::Tasks;
 use handover_outbox::ports::{Changed, Clock, StoreError};
-use handover_redis::{Link, RedisKeys, RedisSettings, Use, probe};
 use handover_system::SystemClock;
 use handover_tests::keys_rigs::is_there;
 use handover_tests::process::eventually;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::RedisServer;
+use marketplace::ports::{
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
+};
 use marketplace_contract::samples::{answered_request, kept_request, user};
+use marketplace_redis::{Link, RedisKeys, RedisSettings, Use, probe};
 
 use super::{Fault, PATIENCE, at_once, ends_at_its_deadline};
 

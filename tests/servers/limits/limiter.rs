@@ -4,19 +4,19 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 use handover_contract::samples::start;
-use handover_limiter::LocalLimiter;
 use handover_memory::ManualClock;
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
-use handover_redis::{Link, RedisLimiter, RedisSettings, Use, probe};
 use handover_system::SystemClock;
 use handover_tests::limiter_rigs::shares;
 use handover_tests::process::eventually;
 use handover_tests::servers::proxy::Proxy;
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::RedisServer;
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace_limiter::LocalLimiter;
+use marketplace_redis::{Link, RedisLimiter, RedisSettings, Use, probe};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

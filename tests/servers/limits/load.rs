@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use handover_tests::process::eventually;
+use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use tokio::task::JoinSet;
 
 use super::PATIENCE;

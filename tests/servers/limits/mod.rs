@@ -10,9 +10,9 @@ mod program;
 use std::time::Duration;
 
 use handover_memory::ManualClock;
-use handover_redis::RedisSettings;
 use handover_tests::process::{Launch, eventually};
 use handover_tests::servers::proxy::{Proxy, Traffic};
+use marketplace_redis::RedisSettings;
 
 /// How long something that has to happen may take on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(60);

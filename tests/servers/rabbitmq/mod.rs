@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::queues::EXCHANGE;
 use handover_contract::samples::outgoing;
 use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, Subscription,
@@ -21,6 +20,7 @@ use handover_outbox::topology::{QueueSpec, Topology};
 use handover_rabbitmq::{QueueType, RabbitBroker};
 use handover_tests::rabbit_rigs::{patient as settings, shared};
 use handover_tests::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
+use marketplace::queues::EXCHANGE;
 
 const QUEUE: &str = "faults.queue";
 const KEY: &str = "faults.key";
@@ -37,7 +37,7 @@ fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
 fn topology(queues: &[QueueSpec]) -> Topology {
     Topology {
         queues: queues.to_vec(),
-        ..handover_application::queues::topology(handover_application::queues::DEFAULT_TIMEOUT)
+        ..marketplace::queues::topology(marketplace::queues::DEFAULT_TIMEOUT)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-use handover_application::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
-use handover_domain::PointsRules;
 use handover_events::{Jitter, RetryPolicy};
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
+use marketplace::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
+use marketplace_domain::PointsRules;
 
 use super::dice::Dice;
 use super::ports::store::Flavour;

@@ -10,9 +10,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handover_application::mutants::{names, plant, struck};
 use handover_simulator::campaign;
 use handover_simulator::{Profile, Run, play};
+use marketplace::mutants::{names, plant, struck};
 
 /// Seeds in which each planted fault must show.
 const SEEDS: u64 = 2_000;

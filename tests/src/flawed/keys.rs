@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use handover_outbox::ports::Changed;
+use marketplace::ports::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, Standing, StoredAnswer,
 };
-use handover_outbox::ports::Changed;
 
 use handover_contract::samples::start;
 use marketplace_contract::keys::{KEEP, KeysRig, LEASE};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 
 use marketplace_contract::limiter::LimiterRig;
 

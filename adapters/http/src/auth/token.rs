@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::Role;
-use handover_domain::UserId;
 use handover_events::TenantId;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header, encode};
+use marketplace::Role;
+use marketplace_domain::UserId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use handover_application::use_cases::operations::{FindingKind, Mended, TimelineKind};
-use handover_domain::{self as domain, Product, Refund, Shipment};
 use handover_events::MAX_ID;
 use handover_outbox::operations::{Pace, Reason};
 use handover_outbox::ports::DeadLetterStatus;
+use marketplace::use_cases::operations::{FindingKind, Mended, TimelineKind};
+use marketplace_domain::{self as domain, Product, Refund, Shipment};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,

@@ -1,6 +1,6 @@
 //! Parameters that many operations have.
 
-use handover_application::ports::RequestScope;
+use marketplace::ports::RequestScope;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Required, Schema};

@@ -5,9 +5,9 @@ mod refusals;
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
-use handover_domain::MoneyError;
 use handover_events::{IdError, TextError};
 use handover_outbox::operations::BadFilter;
+use marketplace_domain::MoneyError;
 
 use crate::language::Language;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use handover_domain::{
+use marketplace_domain::{
     Asset, AssetRefusal, CouponStatus, HoldStatus, OrderRefusal, OrderStatus, PaymentRefusal, PaymentStatus,
     ProductRefusal, ProductStatus, RefundRefusal, RefundStatus,
 };

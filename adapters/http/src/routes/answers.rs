@@ -1,6 +1,6 @@
 //! What a command did, as its route shows it: the answer that is kept for repeats of the request.
 
-use handover_application::idempotency::Answered;
+use marketplace::idempotency::Answered;
 
 use super::ops::gifts::{GiftView, IssuedView};
 use super::orders::OrderView;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use handover_application::CommandContext;
-use handover_application::ports::LedgerEntry;
-use handover_application::use_cases::{self, PurseView};
-use handover_domain::{Account, Coupon, CouponId, Hold, HoldStatus, Money, OrderId, Purse, RefundId};
 use handover_outbox::ports::Numbered;
+use marketplace::CommandContext;
+use marketplace::ports::LedgerEntry;
+use marketplace::use_cases::{self, PurseView};
+use marketplace_domain::{Account, Coupon, CouponId, Hold, HoldStatus, Money, OrderId, Purse, RefundId};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

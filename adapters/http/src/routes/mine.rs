@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
-use handover_application::use_cases;
-use handover_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
 use handover_events::EventId;
 use handover_outbox::ports::Numbered;
+use marketplace::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
+use marketplace::use_cases;
+use marketplace_domain::{CreditCounts, OrderId, OrderStatus, ProductId, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use handover_application::ports::OrderSide;
-use handover_application::use_cases::{self, PlaceOrder};
-use handover_domain::{
+use marketplace::ports::OrderSide;
+use marketplace::use_cases::{self, PlaceOrder};
+use marketplace_domain::{
     Asset, CancelReason, CouponId, Money, Order, OrderId, OrderNo, OrderStatus, Points, ProductId, RefundId,
     Shipment, UserId,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_application::use_cases::{self, SettlePayment, StartPayment};
-use handover_domain::{Money, OrderId, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement};
+use marketplace::use_cases::{self, SettlePayment, StartPayment};
+use marketplace_domain::{Money, OrderId, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

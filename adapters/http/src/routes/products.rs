@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use handover_application::use_cases::{self, ListProduct, Shelf};
-use handover_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
+use marketplace::use_cases::{self, ListProduct, Shelf};
+use marketplace_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

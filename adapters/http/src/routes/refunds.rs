@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use handover_application::use_cases::{self, RequestRefund, SettleRefund};
-use handover_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundResult, RefundStatus};
+use marketplace::use_cases::{self, RequestRefund, SettleRefund};
+use marketplace_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundResult, RefundStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;

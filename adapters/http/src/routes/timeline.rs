@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_application::use_cases::operations;
-use handover_domain::OrderId;
+use marketplace::use_cases::operations;
+use marketplace_domain::OrderId;
 
 use crate::context::Caller;
 use crate::document::kinds;

@@ -1,10 +1,10 @@
 //! Amounts of assets.
 
-use handover_domain::Asset;
+use marketplace_domain::Asset;
 use serde::{Serialize, Serializer};
 use serde_json::Number;
 
-/// So much of an asset, as a JSON number: money with two decimals, points whole. Unlike [`handover_domain::Money`] it may
+/// So much of an asset, as a JSON number: money with two decimals, points whole. Unlike [`marketplace_domain::Money`] it may
 /// be negative, as an entry of the ledger may.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AssetAmount {

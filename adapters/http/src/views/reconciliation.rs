@@ -1,9 +1,9 @@
 //! What a reconciliation says.
 
 use chrono::{DateTime, Utc};
-use handover_application::use_cases::operations::{Finding, FindingKind, Mended, Reconciliation};
-use handover_domain::OrderId;
 use handover_events::{EventId, TenantId};
+use marketplace::use_cases::operations::{Finding, FindingKind, Mended, Reconciliation};
+use marketplace_domain::OrderId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

@@ -1,9 +1,9 @@
 //! What happened to an order.
 
 use chrono::{DateTime, Utc};
-use handover_application::use_cases::operations::{Timeline, TimelineItem};
-use handover_domain::OrderId;
 use handover_events::EventId;
+use marketplace::use_cases::operations::{Timeline, TimelineItem};
+use marketplace_domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -1,6 +1,6 @@
 //! Operators' calls on a router of their own.
 
-use handover_application::Role;
+use marketplace::Role;
 
 use crate::access::{TABLE, routes};
 use crate::world::{STRANGER, Setup, World};

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use handover_application::Role;
-use handover_domain::PointsRules;
+use marketplace::Role;
+use marketplace_domain::PointsRules;
 use serde_json::{Value, json};
 
 use crate::client::Answer;

@@ -24,7 +24,7 @@ pub(crate) static DOCUMENT: LazyLock<Document> = LazyLock::new(Document::read);
 
 /// The document as this crate writes it.
 pub(crate) fn written() -> Value {
-    serde_json::to_value(handover_http::openapi()).unwrap()
+    serde_json::to_value(marketplace_http::openapi()).unwrap()
 }
 
 /// One way to call an address.
@@ -215,7 +215,7 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn the_document_is_the_golden_one() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/openapi.json");
-    let text = format!("{}\n", serde_json::to_string_pretty(&handover_http::openapi()).unwrap());
+    let text = format!("{}\n", serde_json::to_string_pretty(&marketplace_http::openapi()).unwrap());
     if std::env::var_os("HANDOVER_WRITE_GOLDEN").is_some() {
         std::fs::write(golden, &text).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::json;
 
 use crate::client::{Answer, Request};

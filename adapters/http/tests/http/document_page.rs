@@ -60,7 +60,7 @@ async fn the_root_leads_to_the_page() {
     assert_eq!((status, headers["location"].as_bytes()), (307, b"/docs".as_slice()));
     let (_, operators) = {
         let (edge, _, _) = World::edge(crate::world::Setup::default()).await;
-        handover_http::apart(edge, None)
+        marketplace_http::apart(edge, None)
     };
     let answer = operators.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.status(), 307, "on the listener of operators, too");

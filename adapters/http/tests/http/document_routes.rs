@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Answer, Request};
@@ -26,7 +26,7 @@ fn addresses(router: &axum::Router) -> BTreeSet<String> {
 #[tokio::test(start_paused = true)]
 async fn the_router_and_the_document_have_the_same_addresses_and_methods() {
     let (edge, _, _) = World::edge(Setup::default()).await;
-    let router = handover_http::router_with(edge, Some(Arc::new(String::new)));
+    let router = marketplace_http::router_with(edge, Some(Arc::new(String::new)));
     let mut known = addresses(&router);
     for page in PAGE {
         assert!(known.remove(page), "{page}");

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
-use handover_application::Role;
-use handover_application::ports::{MarketStore, MarketView, Work};
-use handover_http::{Limits, Problem, Readiness};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
 use hyper::body::Frame;
+use marketplace::Role;
+use marketplace::ports::{MarketStore, MarketView, Work};
+use marketplace_http::{Limits, Problem, Readiness};
 
 use crate::world::{BUYER, Broken, SELLER, STRANGER, Setup, World};
 

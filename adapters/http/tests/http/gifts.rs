@@ -1,9 +1,9 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: what operators give.
 
-use handover_application::Role;
-use handover_domain::{Balance, Purse, UserId};
 use handover_events::TenantId;
 use handover_outbox::with_tx;
+use marketplace::Role;
+use marketplace_domain::{Balance, Purse, UserId};
 use serde_json::{Value, json};
 
 use crate::client::Answer;

@@ -1,6 +1,6 @@
 //! What is wrong with an input is named, field by field.
 
-use handover_application::Role;
+use marketplace::Role;
 
 use crate::world::{BUYER, SELLER, STRANGER, World};
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use handover_application::Role;
-use handover_domain::UserId;
 use handover_events::TenantId;
-use handover_http::{BadKeys, KeySet, TokenError, TokenRules, Tokens};
 use hmac::{Hmac, KeyInit, Mac};
+use marketplace::Role;
+use marketplace_domain::UserId;
+use marketplace_http::{BadKeys, KeySet, TokenError, TokenRules, Tokens};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaKeyPair};

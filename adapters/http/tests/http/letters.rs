@@ -1,8 +1,8 @@
 //! `/api/v1/ops/dead-letters`.
 
-use handover_application::Role;
 use handover_events::{ConsumeStatus, EventId, TenantId};
 use handover_outbox::ports::{Consumption, DeadLetter, DeadLetterStatus, Expected};
+use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::world::{STRANGER, World};

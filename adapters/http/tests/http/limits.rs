@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::Role;
-use handover_application::ports::{Bucket, LimitKey, RateLimiter, Taken};
-use handover_http::{Admission, ForwardedHeader, LIMITED_ROUTES, Proxies};
+use marketplace::Role;
+use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace_http::{Admission, ForwardedHeader, LIMITED_ROUTES, Proxies};
 
 use crate::client::{Answer, Request};
 use crate::world::{BUYER, SELLER, STRANGER, Setup, World, report};

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use handover_http::{TokenRules, Tokens};
 use handover_outbox::ports::StoreError;
+use marketplace_http::{TokenRules, Tokens};
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 
@@ -59,7 +59,7 @@ impl Log {
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter(|line| line["target"].as_str().unwrap().starts_with("handover_http")).collect()
+        lines.filter(|line| line["target"].as_str().unwrap().starts_with("marketplace_http")).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/api/v1/ops/consumptions`, `/stats`, `/audit`.
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::world::{STRANGER, World};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use handover_application::service::{self, Roles};
-use handover_application::{Role, Settings};
 use handover_outbox::Wake;
+use marketplace::service::{self, Roles};
+use marketplace::{Role, Settings};
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, SELLER, STRANGER, World};

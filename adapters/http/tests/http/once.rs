@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use handover_application::idempotency::{Begun, KeyedRequest, Ticket, begin};
-use handover_application::jobs::RequestSweep;
-use handover_application::ports::RequestScope;
-use handover_application::use_cases::{ListProduct, UseCaseError, list_product};
-use handover_application::{Actor, CommandContext, Role};
-use handover_domain::{Money, Title, UserId};
 use handover_events::TenantId;
 use handover_events::Trace;
+use marketplace::idempotency::{Begun, KeyedRequest, Ticket, begin};
+use marketplace::jobs::RequestSweep;
+use marketplace::ports::RequestScope;
+use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
+use marketplace::{Actor, CommandContext, Role};
+use marketplace_domain::{Money, Title, UserId};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 

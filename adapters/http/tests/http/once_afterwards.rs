@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use handover_application::Role;
-use handover_application::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, StoredAnswer,
-};
 use handover_outbox::ports::Changed;
+use marketplace::Role;
+use marketplace::ports::{IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, StoredAnswer};
 
 use crate::access::routes;
 use crate::world::{STRANGER, Setup, World};

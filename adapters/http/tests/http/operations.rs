@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::Role;
-use handover_http::{Problem, Readiness, SharedReadiness};
+use marketplace::Role;
+use marketplace_http::{Problem, Readiness, SharedReadiness};
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -1,6 +1,6 @@
 //! `/api/v1/orders`.
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, SELLER, STRANGER, World};

@@ -1,6 +1,6 @@
 //! Payments and the gateway's callback.
 
-use handover_http::{BadSecret, CallbackVerifier};
+use marketplace_http::{BadSecret, CallbackVerifier};
 use serde_json::json;
 
 use crate::client::system_now;

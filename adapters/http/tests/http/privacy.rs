@@ -1,6 +1,6 @@
 //! What operators see of people, without the role `pii` and with it.
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, SELLER, STRANGER, World};

@@ -1,6 +1,6 @@
 //! `/api/v1/products`.
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::json;
 
 use crate::world::{BUYER, SELLER, World};

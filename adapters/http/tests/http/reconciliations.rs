@@ -1,10 +1,10 @@
 //! `/api/v1/ops/reconciliation`.
 
-use handover_application::Role;
-use handover_domain::{CancelReason, OrderId, OrderStatus};
 use handover_events::TenantId;
 use handover_outbox::ports::Changed;
 use handover_outbox::with_tx;
+use marketplace::Role;
+use marketplace_domain::{CancelReason, OrderId, OrderStatus};
 use serde_json::{Value, json};
 
 use crate::world::{BUYER, STRANGER, World};

@@ -1,8 +1,8 @@
 //! `/api/v1/ops/outbox/redrive`, `/api/v1/ops/blocked`.
 
-use handover_application::Role;
 use handover_events::{EventId, OutboxStatus};
 use handover_outbox::ports::FailedPublish;
+use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::client::Answer;

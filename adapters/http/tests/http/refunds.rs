@@ -1,6 +1,6 @@
 //! `/api/v1/orders/{id}/refunds` and the gateway's word on them.
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::{Value, json};
 
 use crate::client::Answer;

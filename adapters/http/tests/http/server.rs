@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
-use handover_http::{Admission, Limits, Problem, Readiness, serve};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace_http::{Admission, Limits, Problem, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;

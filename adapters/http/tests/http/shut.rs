@@ -1,7 +1,7 @@
 //! Security headers and other origins.
 
 use axum::http::HeaderMap;
-use handover_http::{Limits, WebOrigin};
+use marketplace_http::{Limits, WebOrigin};
 
 use crate::world::{BUYER, Setup, World};
 
@@ -20,7 +20,7 @@ pub(crate) fn is_shut(headers: &HeaderMap) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn every_answer_is_shut_whatever_it_is() {
-    let panics = || -> Vec<handover_http::Problem> { panic!("a route that panics") };
+    let panics = || -> Vec<marketplace_http::Problem> { panic!("a route that panics") };
     let world = World::with(Setup { readiness: Box::new(panics), ..Setup::default() }).await;
     for (request, status) in [
         (world.get("/healthz"), 200),

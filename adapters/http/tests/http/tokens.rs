@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use handover_application::Role;
-use handover_domain::UserId;
 use handover_events::TenantId;
-use handover_http::{Claims, TokenError, Tokens, WeakSecret};
 use hmac::{Hmac, KeyInit, Mac};
+use marketplace::Role;
+use marketplace_domain::UserId;
+use marketplace_http::{Claims, TokenError, Tokens, WeakSecret};
 use serde_json::{Value, json};
 use sha2::Sha256;
 

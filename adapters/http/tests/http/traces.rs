@@ -1,6 +1,6 @@
 //! Trace ids, in and out.
 
-use handover_application::Role;
+use marketplace::Role;
 use serde_json::json;
 
 use crate::world::{BUYER, STRANGER, World};

@@ -8,18 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
-use handover_application::ports::{
-    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimiter, Taken, Work,
-};
-use handover_application::{App, Role, Rules, service};
-use handover_domain::{PointsRules, UserId};
 use handover_events::TenantId;
-use handover_http::{
-    Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
-};
 use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
 use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
+use marketplace::ports::{
+    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimiter, Taken, Work,
+};
+use marketplace::{App, Role, Rules, service};
+use marketplace_domain::{PointsRules, UserId};
+use marketplace_http::{
+    Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
+};
 use marketplace_memory::MemoryStore;
 use serde_json::json;
 

@@ -1,12 +1,12 @@
 //! The credit of buyers.
 
 use async_trait::async_trait;
-use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind};
-use handover_domain::{OrderId, UserId};
 use handover_events::{EventId, TenantId};
 use handover_memory::store::statement::next;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Numbered, StoreError};
+use marketplace::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, EffectKind};
+use marketplace_domain::{OrderId, UserId};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
 use crate::tables::{Lock, Market, MarketRows as _};

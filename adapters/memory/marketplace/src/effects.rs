@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{
-    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
-    OrderSide, SHIPMENT, ShipmentTask,
-};
-use handover_domain::{OrderId, ProductId, UserId};
 use handover_events::{EventId, TenantId};
 use handover_memory::store::statement::next;
 use handover_memory::store::tables::{Row, rows_below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
+use marketplace::ports::{
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingEntry, NewShipmentTask,
+    OrderSide, SHIPMENT, ShipmentTask,
+};
+use marketplace_domain::{OrderId, ProductId, UserId};
 
 use crate::tables::{Lock, Market, MarketRows as _, Merged, Table};
 use crate::unit::MarketUnit;

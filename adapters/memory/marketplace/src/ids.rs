@@ -1,9 +1,9 @@
 //! Blocks of ids.
 
 use async_trait::async_trait;
-use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState};
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::StoreError;
+use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
 
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{MarketView, Work};
-use handover_domain::{Asset, OrderId};
 use handover_events::{EventId, TenantId};
 use handover_outbox::Wake;
 use handover_outbox::ports::{Clock, Store, StoreError};
+use marketplace::ports::{MarketView, Work};
+use marketplace_domain::{Asset, OrderId};
 
 use tables::Market;
 use unit::MarketUnit;

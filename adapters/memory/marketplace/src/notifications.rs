@@ -3,15 +3,13 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use handover_application::ports::{
-    EffectKind, Notification, NotificationQueries, NotificationRepo, notified_of,
-};
-use handover_domain::{OrderId, UserId};
 use handover_events::{EventId, TenantId};
 use handover_memory::store::limited;
 use handover_memory::store::statement::next;
 use handover_memory::store::tables::rows_below;
 use handover_outbox::ports::{Numbered, StoreError};
+use marketplace::ports::{EffectKind, Notification, NotificationQueries, NotificationRepo, notified_of};
+use marketplace_domain::{OrderId, UserId};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
 use crate::tables::MarketRows as _;

@@ -6,12 +6,12 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{OrderQueries, OrderRepo, OrderSide};
-use handover_domain::{Order, OrderId, OrderStatus, UserId};
 use handover_events::TenantId;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{OrderQueries, OrderRepo, OrderSide};
+use marketplace_domain::{Order, OrderId, OrderStatus, UserId};
 
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{PaymentQueries, PaymentRepo};
-use handover_domain::{OrderId, Payment, PaymentId, PaymentStatus};
 use handover_events::TenantId;
 use handover_memory::store::conflict;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{PaymentQueries, PaymentRepo};
+use marketplace_domain::{OrderId, Payment, PaymentId, PaymentStatus};
 
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;

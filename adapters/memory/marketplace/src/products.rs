@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use handover_application::ports::{ProductQueries, ProductRepo};
-use handover_domain::{Product, ProductId, ProductStatus};
 use handover_events::TenantId;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{ProductQueries, ProductRepo};
+use marketplace_domain::{Product, ProductId, ProductStatus};
 
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;

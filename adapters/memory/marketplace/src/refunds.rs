@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{RefundQueries, RefundRepo};
-use handover_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
 use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{RefundQueries, RefundRepo};
+use marketplace_domain::{OrderId, PaymentId, Refund, RefundId, RefundStatus};
 
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;

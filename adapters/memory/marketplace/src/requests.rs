@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState};
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState};
 
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;

@@ -1,15 +1,15 @@
 //! The list of the marketplace's tables, its locks and its sequences.
 
-use handover_application::ports::{
-    CreditChange, EffectKind, IdKind, KeptRequest, ListingChange, NewShipmentTask, Notification, RequestScope,
-};
-use handover_domain::{
-    Asset, Balance, Coupon, CouponId, Hold, OperationKey, Order, OrderId, Payment, PaymentId, Product,
-    ProductId, Purse, Refund, RefundId, UserId,
-};
 use handover_events::TenantId;
 use handover_memory::{store, tables};
 use handover_outbox::ports::Numbered;
+use marketplace::ports::{
+    CreditChange, EffectKind, IdKind, KeptRequest, ListingChange, NewShipmentTask, Notification, RequestScope,
+};
+use marketplace_domain::{
+    Asset, Balance, Coupon, CouponId, Hold, OperationKey, Order, OrderId, Payment, PaymentId, Product,
+    ProductId, Purse, Refund, RefundId, UserId,
+};
 
 use super::assets::{EntryRow, OperationRow};
 use super::credit::CreditRow;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::session::MarketSession;
 use async_trait::async_trait;
-use handover_application::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
-use handover_domain::{CreditCounts, OrderId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+use marketplace::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
+use marketplace_domain::{CreditCounts, OrderId, UserId};
 
 const CHANGE: &str = "tenant_id, buyer_id, order_id, aggregate_seq, step, event_id, create_time";
 const CREDIT: &str = "tenant_id, buyer_id, completed, cancelled_by_buyer, cancelled_by_timeout, score, \

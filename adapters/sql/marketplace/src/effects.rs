@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::session::MarketSession;
 use async_trait::async_trait;
-use handover_application::ports::{
-    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
-    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
-};
-use handover_domain::{OrderId, ProductId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_sql::{LookUp, MAX_ROWS, Row, Value, padded, values};
+use marketplace::ports::{
+    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
+    NewShipmentTask, OrderSide, SHIPMENT, ShipmentTask,
+};
+use marketplace_domain::{OrderId, ProductId, UserId};
 
 const CHANGE: &str = "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind, event_id, create_time";
 const TASK: &str = "tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time";

@@ -2,9 +2,9 @@
 
 use crate::session::MarketSession;
 use async_trait::async_trait;
-use handover_application::ports::{IdBlocks, IdKind, IdQueries, IdState};
 use handover_outbox::ports::StoreError;
 use handover_sql::values;
+use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
 
 /// The table of the rows that have these ids.
 const fn table(kind: IdKind) -> &'static str {

@@ -21,9 +21,9 @@ mod sweeps;
 
 pub use store::SqlMarket;
 
-use handover_domain::Money;
 use handover_outbox::ports::StoreError;
 use handover_sql::Fields;
+use marketplace_domain::Money;
 
 /// An amount in minor units.
 fn money(row: &Fields<'_>, column: &'static str) -> Result<Money, StoreError> {

@@ -2,11 +2,11 @@
 
 use crate::session::MarketSession;
 use async_trait::async_trait;
-use handover_application::ports::{Notification, NotificationQueries, NotificationRepo, OrderSide};
-use handover_domain::{OrderId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_sql::{Row, values};
+use marketplace::ports::{Notification, NotificationQueries, NotificationRepo, OrderSide};
+use marketplace_domain::{OrderId, UserId};
 
 const COLUMNS: &str = "tenant_id, user_id, side, order_id, aggregate_seq, old_status, new_status, changed_at, \
     event_id, create_time";

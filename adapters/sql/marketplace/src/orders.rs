@@ -6,14 +6,14 @@ use crate::money;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{OrderQueries, OrderRepo, OrderSide};
-use handover_domain::{
-    Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
-    Shipment, UserId,
-};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Row, Value, padded, values};
+use marketplace::ports::{OrderQueries, OrderRepo, OrderSide};
+use marketplace_domain::{
+    Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
+    Shipment, UserId,
+};
 
 const COLUMNS: &str = "id, order_no, tenant_id, product_id, buyer_id, seller_id, status, cancel_reason, total_minor, \
                        payable_minor, coupon_id, coupon_minor, wallet_minor, points, refund_id, carrier, tracking_no, \

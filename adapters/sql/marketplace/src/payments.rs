@@ -3,11 +3,11 @@
 use crate::money;
 use crate::session::MarketSession;
 use async_trait::async_trait;
-use handover_application::ports::{PaymentQueries, PaymentRepo};
-use handover_domain::{Currency, OrderId, Payment, PaymentId};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Row, trace_columns, values};
+use marketplace::ports::{PaymentQueries, PaymentRepo};
+use marketplace_domain::{Currency, OrderId, Payment, PaymentId};
 
 const COLUMNS: &str = "id, tenant_id, order_id, amount_minor, currency, payment_method, status, transaction_id, \
                        refund_due, trace_id, traceparent, version, create_time, update_time";

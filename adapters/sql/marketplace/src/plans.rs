@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use chrono::DateTime;
-use handover_domain::{OrderId, Purse, UserId};
 use handover_events::TenantId;
 use handover_memory::ManualClock;
 use handover_outbox::Wake;
 use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::{SqlStore, SqliteOptions, Value, values};
+use marketplace_domain::{OrderId, Purse, UserId};
 
 use crate::SqlMarket;
 use crate::assets::{balances, operations};

@@ -3,11 +3,11 @@
 use crate::money;
 use crate::session::MarketSession;
 use async_trait::async_trait;
-use handover_application::ports::{ProductQueries, ProductRepo};
-use handover_domain::{Product, ProductId, ProductStatus, Title};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Row, values};
+use marketplace::ports::{ProductQueries, ProductRepo};
+use marketplace_domain::{Product, ProductId, ProductStatus, Title};
 
 const COLUMNS: &str =
     "id, tenant_id, seller_id, title, price_minor, status, version, create_time, update_time";

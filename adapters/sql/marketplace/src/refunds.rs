@@ -4,11 +4,11 @@ use crate::money;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{RefundQueries, RefundRepo};
-use handover_domain::{Currency, OrderId, Refund, RefundId};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Row, Value, trace_columns, values};
+use marketplace::ports::{RefundQueries, RefundRepo};
+use marketplace_domain::{Currency, OrderId, Refund, RefundId};
 
 const COLUMNS: &str = "id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status, attempts, \
                        next_attempt_time, last_error, trace_id, traceparent, version, create_time, update_time";

@@ -3,11 +3,11 @@
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
-    KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer,
-};
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, MAX_ROWS, Row, Value, marks, padded, values};
+use marketplace::ports::{
+    KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer,
+};
 
 const COLUMNS: &str = "tenant_id, user_id, route, idempotency_key, body_hash, token, status, lease_until, answer_status, \
                        answer, trace_id, create_time, expire_time";

@@ -4,10 +4,10 @@ use std::ops::Deref;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{MarketView, Work};
-use handover_domain::{OrderId, UserId};
 use handover_outbox::ports::{Store, StoreError};
 use handover_sql::{Migrations, SchemaError, SchemaVersion, SqlStore};
+use marketplace::ports::{MarketView, Work};
+use marketplace_domain::{OrderId, UserId};
 
 use crate::session::MarketSession;
 

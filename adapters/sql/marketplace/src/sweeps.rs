@@ -1,9 +1,9 @@
 //! The reads of sweeps and long pages, which must find their rows by an index however much else there is.
 
 use chrono::{DateTime, Duration, Utc};
-use handover_domain::{Asset, OrderId, Purse, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
+use marketplace_domain::{Asset, OrderId, Purse, UserId};
 
 use super::assets::{coupons, holds, operations};
 use super::{orders, refunds};

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::{EventId, TenantId};
+use marketplace_domain::{
     Account, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponId, Entry, Hold, HoldStatus,
     OperationKey, OperationKind, OrderId, Points, Posting, Purse, RefundId, UserId,
 };
-use handover_events::{EventId, TenantId};
 
 use crate::mutants::{Mutant, planted};
 use crate::ports::Work;

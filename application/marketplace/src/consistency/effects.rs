@@ -3,11 +3,11 @@
 use std::fmt;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::EventId;
+use marketplace_domain::{
     Asset, AssetOperation, CancelReason, CreditStep, EventBody, Hold, HoldStatus, OperationKey,
     OperationKind, Order, OrderStatus, Points, PointsRules,
 };
-use handover_events::EventId;
 
 use super::holds::{is_over_unheld, told_hold};
 use crate::ports::{

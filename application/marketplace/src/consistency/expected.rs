@@ -1,12 +1,12 @@
 //! The events that the state of an order, its payments and its refunds says must have been announced.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::{AggregateRef, Trace};
+use marketplace_domain::{
     CancelReason, EventBody, EventType, Order, OrderCancelled, OrderCreated, OrderPaid, OrderRefunded,
     OrderStatus, OrderStatusChanged, OrderTimeout, Payment, PaymentFor, PaymentSettled, PaymentStatus,
     Refund, RefundSettled, RefundStatus,
 };
-use handover_events::{AggregateRef, Trace};
 
 use handover_outbox::ports::OutboxRow;
 use handover_outbox::relay::envelope_of;
@@ -173,7 +173,7 @@ fn has_paid(payment: &Payment) -> bool {
 }
 
 fn is_of_buyer(refund: &Refund) -> bool {
-    use handover_domain::RefundCause::{Buyer, LatePayment, Operator};
+    use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator};
     match refund.cause {
         Buyer | Operator => true,
         LatePayment => false,

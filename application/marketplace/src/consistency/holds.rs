@@ -1,7 +1,7 @@
 //! Holds that are gone although something tells of them.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Asset, AssetOperation, Hold, Order, OrderStatus};
+use marketplace_domain::{Asset, AssetOperation, Hold, Order, OrderStatus};
 
 /// The hold that an order has of an asset, by everything but its row: as its operations tell it; or the tombstone that
 /// a release before its lock leaves. `None` where there is none, or none yet: a cancelled order has a tombstone only once

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use handover_domain::{AggregateType, Order, OrderId};
 use handover_events::{AggregateRef, EventId, TenantId};
+use marketplace_domain::{AggregateType, Order, OrderId};
 
 use super::{Announced, expected};
 use crate::App;

@@ -1,7 +1,7 @@
 //! coupon, wallet and points: what an order is paid with beside money (spec §2 "Assets"; seed 004).
 
 use async_trait::async_trait;
-use handover_domain::{
+use marketplace_domain::{
     Asset, AssetRefusal, CancelCause, EventBody, EventType, OperationKey, Order, OrderAction, OrderActor,
     OrderStatus, Points, RefundId,
 };

@@ -1,7 +1,7 @@
 //! buyer-credit: how each buyer's orders ended (spec §2 "Buyer credit").
 
 use async_trait::async_trait;
-use handover_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
+use marketplace_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
 
 use super::facts::{Facts, Orders, body_of, untaken};
 use crate::App;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{AggregateType, EventBody, Order, OrderId};
 use handover_events::{EnvelopeError, EventId, TenantId};
+use marketplace_domain::{AggregateType, EventBody, Order, OrderId};
 
 use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Work};

@@ -1,7 +1,7 @@
 //! fulfillment: a paid order gets its shipment task (000 §11).
 
 use async_trait::async_trait;
-use handover_domain::{EventBody, EventType, OrderStatus};
+use marketplace_domain::{EventBody, EventType, OrderStatus};
 
 use super::facts::{Facts, Orders, body_of, stale, untaken};
 use crate::App;

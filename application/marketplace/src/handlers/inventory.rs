@@ -1,7 +1,7 @@
 //! inventory: the listing of each seller, as the events leave it (000 §11).
 
 use async_trait::async_trait;
-use handover_domain::{EventBody, EventType, OrderFacts, ProductId};
+use marketplace_domain::{EventBody, EventType, OrderFacts, ProductId};
 
 use super::facts::{Facts, Orders, body_of, stale, untaken};
 use crate::App;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::{EventBody, EventType};
+use marketplace_domain::{EventBody, EventType};
 
 use super::facts::{body_of, untaken};
 use crate::App;

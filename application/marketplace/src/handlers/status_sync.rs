@@ -1,7 +1,7 @@
 //! status-sync: buyer and seller are told that their order has another status (000 §11).
 
 use async_trait::async_trait;
-use handover_domain::{EventBody, EventType};
+use marketplace_domain::{EventBody, EventType};
 
 use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, untaken};
 use crate::App;

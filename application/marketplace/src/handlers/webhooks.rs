@@ -2,7 +2,7 @@
 //! the queue is there so that every event type has a way.
 
 use async_trait::async_trait;
-use handover_domain::EventType;
+use marketplace_domain::EventType;
 
 use super::facts::{Orders, body_of, is_about_order};
 use crate::ports::Work;

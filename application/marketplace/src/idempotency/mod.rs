@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
+use marketplace_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
 
 use crate::mutants::{Mutant, planted};
 use crate::ports::{

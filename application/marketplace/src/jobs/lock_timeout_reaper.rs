@@ -4,10 +4,10 @@
 //! by the reaper has the key of every other release of that lock, so a lock ends once.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{
+use handover_events::{AggregateRef, EventId, OutboxStatus};
+use marketplace_domain::{
     AggregateType, CancelCause, EventBody, Hold, HoldStatus, Order, OrderAction, OrderActor, OrderStatus,
 };
-use handover_events::{AggregateRef, EventId, OutboxStatus};
 use tracing::{info, warn};
 
 use super::ConsistencySettings;

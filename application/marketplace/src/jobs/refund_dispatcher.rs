@@ -5,8 +5,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
-use handover_domain::{Refund, RefundId, RefundStatus};
 use handover_events::Trace;
+use marketplace_domain::{Refund, RefundId, RefundStatus};
 use tracing::{info, warn};
 
 use super::RefundSettings;

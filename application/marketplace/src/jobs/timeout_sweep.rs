@@ -1,7 +1,7 @@
 //! The sweep over overdue orders: closes what a late or lost timeout message would leave pending (000 §10.2).
 
-use handover_domain::OrderId;
 use handover_events::TenantId;
+use marketplace_domain::OrderId;
 use tracing::{info, warn};
 
 use super::TimeoutSettings;

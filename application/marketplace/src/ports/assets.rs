@@ -4,11 +4,11 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::TenantId;
+use marketplace_domain::{
     Account, Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting,
     Purse, UserId,
 };
-use handover_events::TenantId;
 
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 

@@ -4,8 +4,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{CreditCounts, CreditStep, OrderId, UserId};
 use handover_events::{EventId, TenantId};
+use marketplace_domain::{CreditCounts, CreditStep, OrderId, UserId};
 
 use handover_outbox::ports::StoreError;
 

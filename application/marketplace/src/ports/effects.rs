@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{OrderId, OrderStatus, ProductId, UserId};
 use handover_events::{EventId, TenantId};
+use marketplace_domain::{OrderId, OrderStatus, ProductId, UserId};
 
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};

@@ -1,8 +1,8 @@
 //! The payment gateway, as far as we ask it for something: it reports what became of it by a signed callback.
 
 use async_trait::async_trait;
-use handover_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 use handover_events::Trace;
+use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 
 /// Money that is to go back.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::UserId;
 use handover_events::TenantId;
+use marketplace_domain::UserId;
 
 use crate::mutants::{Mutant, planted};
 use handover_outbox::is_of_the_future;

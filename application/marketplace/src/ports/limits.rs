@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use handover_domain::UserId;
 use handover_events::TenantId;
+use marketplace_domain::UserId;
 
 /// How great a bucket is, and how fast it fills. An untouched one is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,8 +4,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{OrderId, OrderStatus, UserId};
 use handover_events::{EventId, TenantId};
+use marketplace_domain::{OrderId, OrderStatus, UserId};
 
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{Order, OrderId, OrderStatus, UserId};
 use handover_events::TenantId;
+use marketplace_domain::{Order, OrderId, OrderStatus, UserId};
 
 use handover_outbox::ports::{Changed, StoreError};
 

@@ -1,8 +1,8 @@
 //! Payments.
 
 use async_trait::async_trait;
-use handover_domain::{OrderId, Payment, PaymentId};
 use handover_events::TenantId;
+use marketplace_domain::{OrderId, Payment, PaymentId};
 
 use handover_outbox::ports::{Changed, StoreError};
 

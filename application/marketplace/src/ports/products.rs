@@ -1,8 +1,8 @@
 //! Products.
 
 use async_trait::async_trait;
-use handover_domain::{Product, ProductId, ProductStatus};
 use handover_events::TenantId;
+use marketplace_domain::{Product, ProductId, ProductStatus};
 
 use handover_outbox::ports::{Changed, StoreError};
 

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_domain::{OrderId, Refund, RefundId};
 use handover_events::TenantId;
+use marketplace_domain::{OrderId, Refund, RefundId};
 
 use handover_outbox::ports::{Changed, StoreError};
 

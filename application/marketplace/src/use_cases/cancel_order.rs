@@ -1,6 +1,6 @@
 //! A buyer cancels an order that is not paid.
 
-use handover_domain::{CancelCause, Order, OrderAction, OrderId};
+use marketplace_domain::{CancelCause, Order, OrderAction, OrderId};
 
 use super::{UseCaseError, transition};
 use crate::{App, CommandContext};

@@ -1,7 +1,7 @@
 //! An order that was not paid in time is closed: by its message or by the sweep, whichever comes first (000 §10).
 
-use handover_domain::{CancelCause, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
 use handover_events::TenantId;
+use marketplace_domain::{CancelCause, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
 
 use super::{UseCaseError, transition};
 use crate::app::Announcer;

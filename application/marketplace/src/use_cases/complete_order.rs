@@ -1,6 +1,6 @@
 //! A buyer has received an order.
 
-use handover_domain::{Order, OrderAction, OrderId};
+use marketplace_domain::{Order, OrderAction, OrderId};
 
 use super::{UseCaseError, transition};
 use crate::{App, CommandContext};

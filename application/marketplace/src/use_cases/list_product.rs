@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use handover_domain::{Money, Product, ProductStatus, Title};
+use marketplace_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
 use crate::idempotency::{Effect, with_answer};

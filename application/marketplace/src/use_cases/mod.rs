@@ -34,7 +34,7 @@ pub use shelve_product::{Shelf, shelve_product};
 pub use ship_order::ship_order;
 pub use start_payment::{StartPayment, start_payment};
 
-use handover_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
+use marketplace_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 
 use crate::mutants::{Mutant, planted};
 use handover_outbox::UnitError;

@@ -1,6 +1,6 @@
 //! A buyer takes a product: the order, the product and the events, or nothing.
 
-use handover_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, ProductId};
+use marketplace_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, ProductId};
 
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};

@@ -1,6 +1,6 @@
 //! What can be looked at.
 
-use handover_domain::{
+use marketplace_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
     ProductStatus, Purse, Refund, RefundCause, UserId,
 };

@@ -1,7 +1,7 @@
 //! A buyer or an operator wants a paid order paid back.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use marketplace_domain::{
     Order, OrderAction, OrderActor, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundCause,
     RefundId, RefundRefusal, RefundResult, RefundStatus,
 };

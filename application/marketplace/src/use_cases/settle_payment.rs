@@ -1,6 +1,6 @@
 //! The gateway reports how a payment ended.
 
-use handover_domain::{
+use marketplace_domain::{
     Account, Asset, AssetOperation, CancelCause, Entry, HoldStatus, OperationKey, OperationKind, Order,
     OrderAction, OrderActor, OrderStatus, Payment, PaymentId, PaymentRefusal, PaymentResult, PaymentStatus,
     Posting, Refund, RefundCause, RefundId, Settlement,

@@ -1,6 +1,6 @@
 //! The gateway reports how a refund ended.
 
-use handover_domain::{
+use marketplace_domain::{
     Account, Asset, AssetOperation, Entry, OperationKey, OperationKind, Order, OrderAction, OrderActor,
     Posting, Refund, RefundId, RefundResult,
 };

@@ -1,6 +1,6 @@
 //! A seller hides a product, or shows it again.
 
-use handover_domain::{Product, ProductAction, ProductId};
+use marketplace_domain::{Product, ProductAction, ProductId};
 
 use super::{UseCaseError, one_row};
 use crate::idempotency::{Effect, with_answer};

@@ -1,6 +1,6 @@
 //! A seller ships a paid order.
 
-use handover_domain::{Order, OrderAction, OrderId, Shipment};
+use marketplace_domain::{Order, OrderAction, OrderId, Shipment};
 
 use super::{UseCaseError, transition};
 use crate::{App, CommandContext};

@@ -1,6 +1,6 @@
 //! A buyer starts to pay.
 
-use handover_domain::{
+use marketplace_domain::{
     Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentResult,
     PaymentStatus, Settlement,
 };

@@ -1,9 +1,9 @@
 //! One step of an order, within a unit of work: shared by the use cases, the consumers and the jobs.
 
-use handover_domain::{
+use handover_events::{AggregateRef, TenantId};
+use marketplace_domain::{
     AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, OrderStatus, ProductAction,
 };
-use handover_events::{AggregateRef, TenantId};
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;

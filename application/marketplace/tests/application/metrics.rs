@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::METRICS as OF_MARKETPLACE;
 use handover_outbox::METRICS as OF_OUTBOX;
+use marketplace::METRICS as OF_MARKETPLACE;
 
 #[test]
 fn every_metric_has_a_name_of_its_own_and_says_what_it_counts() {

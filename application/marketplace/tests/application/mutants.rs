@@ -1,8 +1,8 @@
-//! The switch of the planted faults: `cargo test -p handover-application --features mutants`.
+//! The switch of the planted faults: `cargo test -p marketplace --features mutants`.
 
 use std::collections::BTreeSet;
 
-use handover_application::mutants::{Mutant, names, plant, struck};
+use marketplace::mutants::{Mutant, names, plant, struck};
 
 use crate::support::World;
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use handover_application::ports::{Bucket, NoBucket, Party};
+use marketplace::ports::{Bucket, NoBucket, Party};
 
 fn party(address: &str) -> String {
     Party::at(address.parse().unwrap()).to_string()

@@ -1,7 +1,7 @@
 use std::num::NonZeroU32;
 
-use handover_application::ports::Bucket;
-use handover_http::{ForwardedHeader, LIMITED_ROUTES};
+use marketplace::ports::Bucket;
+use marketplace_http::{ForwardedHeader, LIMITED_ROUTES};
 
 use super::{complaint, load, load_file};
 

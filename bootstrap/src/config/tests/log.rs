@@ -34,7 +34,7 @@ fn log_level_is_a_level_or_targets_with_levels() {
 fn log_level_with_spans_says_what_is_supported() {
     for directives in [
         "[request]=debug",
-        "info,handover_http[request]=debug",
+        "info,marketplace_http[request]=debug",
         "handover[request{id=7}]=trace",
         "info,[{id}]",
     ] {

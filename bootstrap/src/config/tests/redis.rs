@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use handover_redis::Use;
+use marketplace_redis::Use;
 
 use super::{complaint, load};
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::{AccountTotal, MarketView};
-use handover_domain::{
+use handover_outbox::ports::StoreError;
+use marketplace::ports::{AccountTotal, MarketView};
+use marketplace_domain::{
     Account, Asset, AssetOperation, Balance, Coupon, Hold, OrderId, Purse, Refund, UserId,
 };
-use handover_outbox::ports::StoreError;
 
 use super::{PAGE, TENANT, is_last};
 

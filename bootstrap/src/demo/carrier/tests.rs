@@ -2,8 +2,8 @@
 
 use handover_memory::MemoryBroker;
 
-use handover_application::queues::{self, FULFILLMENT_QUEUE};
 use handover_system::SystemClock;
+use marketplace::queues::{self, FULFILLMENT_QUEUE};
 
 use super::super::mishaps::{Spoiled, Way};
 use super::*;

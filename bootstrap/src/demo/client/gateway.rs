@@ -1,9 +1,9 @@
 //! The payment gateway: what it reports, signed.
 
-use handover_domain::{Money, PaymentId, RefundId};
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
 use hyper::Method;
+use marketplace_domain::{Money, PaymentId, RefundId};
 use serde_json::{Value, json};
 
 use super::{Answer, Api, Unanswered};

@@ -1,9 +1,9 @@
 //! What operators ask of the API.
 
 use chrono::{SecondsFormat, TimeDelta};
-use handover_domain::{Money, OrderId, Points, UserId};
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
+use marketplace_domain::{Money, OrderId, Points, UserId};
 use serde_json::json;
 
 use super::{Answer, Api, Unanswered};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{CouponId, Money, Points, UserId};
+use marketplace_domain::{CouponId, Money, Points, UserId};
 
 use super::super::plan::{Gifts, Voucher};
 use super::{Market, Pace};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use handover_domain::{OrderId, PaymentId, RefundId, UserId};
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
+use marketplace_domain::{OrderId, PaymentId, RefundId, UserId};
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{Money, Points, UserId};
+use marketplace_domain::{Money, Points, UserId};
 
 use super::super::dice::Dice;
 use super::{Deal, Unplannable};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::ports::{ListingChangeKind, OrderSide};
-use handover_domain::{
+use handover_events::EventId;
+use handover_outbox::ports::OutboxRow;
+use marketplace::ports::{ListingChangeKind, OrderSide};
+use marketplace_domain::{
     Asset, CreditCounts, CreditStep, EventBody, EventType, OperationKind, Order, OrderFacts, OrderId,
     OrderStatus, UserId,
 };
-use handover_events::EventId;
-use handover_outbox::ports::OutboxRow;
 
 use super::super::books::Books;
 use super::holds::is_buried;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{EventType, OrderStatus};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use handover_outbox::ports::DeadLetterStatus;
+use marketplace_domain::{EventType, OrderStatus};
 
 use super::{Against, Evidence, Promise, promise, seconds};
 

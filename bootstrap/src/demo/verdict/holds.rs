@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{
+use marketplace_domain::{
     Asset, CancelReason, CouponId, CouponStatus, Hold, HoldStatus, OperationKind, Order, OrderStatus,
 };
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_domain::{Account, Asset, OperationKind, OrderStatus, Purse, UserId};
 use handover_events::TenantId;
+use marketplace_domain::{Account, Asset, OperationKind, OrderStatus, Purse, UserId};
 
 use super::{Against, Evidence, Promise, promise};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::queues::TIMEOUT_QUEUE;
-use handover_domain::{
+use marketplace::queues::TIMEOUT_QUEUE;
+use marketplace_domain::{
     CancelReason, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
 };
 

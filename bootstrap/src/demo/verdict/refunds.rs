@@ -1,6 +1,6 @@
 //! Promises about money that came and went back.
 
-use handover_domain::{
+use marketplace_domain::{
     Asset, AssetOperation, OperationKey, OperationKind, OrderStatus, Payment, PaymentStatus, Refund,
     RefundStatus,
 };

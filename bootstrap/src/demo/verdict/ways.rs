@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::{
+use handover_outbox::ports::OutboxRow;
+use marketplace_domain::{
     AggregateType, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, Refund, RefundStatus,
 };
-use handover_outbox::ports::OutboxRow;
 
 use super::{Against, Evidence, Promise, promise};
 

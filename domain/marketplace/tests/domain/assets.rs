@@ -1,10 +1,10 @@
 //! Placing an order that names a coupon, a wallet amount or points: what each takes off, and what is left to pay.
 
-use handover_domain::{
+use handover_events::Envelope;
+use marketplace_domain::{
     AskedAssets, Asset, AssetRefusal, Coupon, CouponUse, EventBody, Money, Order, OrderAssets, OrderRefusal,
     PointsRules, Product, ProductRefusal, ProductStatus,
 };
-use handover_events::Envelope;
 use proptest::prelude::*;
 
 use crate::common::{

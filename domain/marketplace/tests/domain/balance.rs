@@ -1,10 +1,10 @@
 //! What each operation does to a wallet and to points, and by which entries. A model of all of them: `balance_model.rs`.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::MAX_ID;
+use marketplace_domain::{
     Account, Asset, AssetOperation, AssetRefusal, Balance, Entry, OperationKey, OperationKind, Posting, Purse,
 };
-use handover_events::MAX_ID;
 use proptest::prelude::*;
 
 use crate::common::{BUYER, at, id, placed_at};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use handover_domain::{Account, AssetRefusal, Balance, Entry, Purse};
 use handover_events::MAX_ID;
+use marketplace_domain::{Account, AssetRefusal, Balance, Entry, Purse};
 use proptest::prelude::*;
 
 use crate::common::{BUYER, id, model_cases, one_of, placed_at};

@@ -1,12 +1,12 @@
 //! Every event that can be told survives being written and read, alone and in its envelope.
 
 use chrono::NaiveDate;
-use handover_domain::{
+use handover_events::{Envelope, MAX_ID};
+use marketplace_domain::{
     CancelReason, CouponId, Currency, EventBody, EventType, InvoiceGenerated, InvoiceId, OrderCancelled,
     OrderCreated, OrderFacts, OrderId, OrderNo, OrderPaid, OrderRefunded, OrderStatus, OrderStatusChanged,
     OrderTimeout, PaymentFor, PaymentId, PaymentSettled, Points, ProductId, RefundId, RefundSettled, UserId,
 };
-use handover_events::{Envelope, MAX_ID};
 use proptest::{option, prelude::*};
 
 use crate::common::{amounts, ids, one_of, times};

@@ -1,7 +1,7 @@
 //! A coupon is held for one order, used by it once, and can be used again only when that order is over or paid back.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{Asset, AssetRefusal, Coupon, CouponStatus, OrderId};
+use marketplace_domain::{Asset, AssetRefusal, Coupon, CouponStatus, OrderId};
 use proptest::prelude::*;
 
 use crate::common::{BUYER, SELLER, coupon, id, model_cases, money, one_of, placed_at};

@@ -1,6 +1,6 @@
 //! A buyer's score follows from the counts (spec §2 "Buyer credit").
 
-use handover_domain::{CancelReason, CreditCounts, CreditStep};
+use marketplace_domain::{CancelReason, CreditCounts, CreditStep};
 use proptest::prelude::*;
 
 fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) -> CreditCounts {

@@ -1,7 +1,9 @@
 //! A hold is pending, then committed or released, exactly one of the two, and what was committed goes back at most once.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{Asset, AssetOperation, AssetRefusal, Hold, HoldStatus, OperationKey, OperationKind};
+use marketplace_domain::{
+    Asset, AssetOperation, AssetRefusal, Hold, HoldStatus, OperationKey, OperationKind,
+};
 use proptest::prelude::*;
 
 use crate::common::{BUYER, at, id, model_cases, one_of, placed_at};

@@ -1,7 +1,7 @@
 //! Ids are integers that every JSON reader keeps whole.
 
-use handover_domain::{CouponId, InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
 use handover_events::{IdError, MAX_ID, TenantId};
+use marketplace_domain::{CouponId, InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
 use proptest::prelude::*;
 
 /// Tries a rule on each integer id.

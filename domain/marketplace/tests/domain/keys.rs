@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use handover_domain::{Asset, CouponId, OperationKey, OperationKind, OrderId, PaymentId, RefundId, UserId};
 use handover_events::MAX_ID;
+use marketplace_domain::{
+    Asset, CouponId, OperationKey, OperationKind, OrderId, PaymentId, RefundId, UserId,
+};
 
 use crate::common::id;
 

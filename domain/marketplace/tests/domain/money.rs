@@ -1,7 +1,7 @@
 //! Money is exact: read to the digit or refused, never rounded.
 
-use handover_domain::{Currency, Money, MoneyError};
 use handover_events::MAX_ID;
+use marketplace_domain::{Currency, Money, MoneyError};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,10 +1,10 @@
 //! The names that rows and messages carry.
 
-use handover_domain::{
+use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
+use marketplace_domain::{
     Account, AggregateType, Asset, CancelReason, CouponStatus, EventType, HoldStatus, OperationKind,
     OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus,
 };
-use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
 
 /// The names of an enum are these and no others: in columns, in messages, read and written.
 macro_rules! names_are {

@@ -1,7 +1,7 @@
 //! Who may move an order where, what each move changes and what it announces.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{
+use marketplace_domain::{
     CancelCause, CancelReason, EventBody, Order, OrderAction, OrderActor, OrderFacts, OrderPaid,
     OrderRefusal, OrderStatus, ProductStatus, UserId,
 };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use handover_domain::{AggregateType, EventBody, EventType};
 use handover_events::{Envelope, EnvelopeError};
+use marketplace_domain::{AggregateType, EventBody, EventType};
 use serde_json::{Value, json};
 
 use crate::contract::{ORDER, ROWS};

@@ -1,7 +1,7 @@
 //! A payment is settled once, over its own amount, and never loses money that arrived too late.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use marketplace_domain::{
     Money, OrderStatus, Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement,
 };
 use proptest::prelude::*;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Datelike, Timelike, Utc};
-use handover_domain::{
+use handover_events::MAX_ID;
+use marketplace_domain::{
     CancelCause, EventBody, EventType, NewOrder, Order, OrderAction, OrderActor, OrderAssets, OrderId,
     OrderNo, OrderRefusal, OrderStatus, Product, ProductAction, ProductRefusal, ProductStatus, UserId,
 };
-use handover_events::MAX_ID;
 use proptest::prelude::*;
 
 use crate::common::{

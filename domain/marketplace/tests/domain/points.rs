@@ -1,7 +1,7 @@
 //! What points are worth, and how they are earned: whole numbers at every rate.
 
-use handover_domain::{Asset, AssetRefusal, Money, Points, PointsRules};
 use handover_events::MAX_ID;
+use marketplace_domain::{Asset, AssetRefusal, Money, Points, PointsRules};
 use proptest::prelude::*;
 
 use crate::common::{amounts, money, points, rules};

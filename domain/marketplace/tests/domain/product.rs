@@ -1,7 +1,7 @@
 //! A product is taken by at most one order at a time.
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Product, ProductAction, ProductRefusal, ProductStatus, UserId};
+use marketplace_domain::{Product, ProductAction, ProductRefusal, ProductStatus, UserId};
 use proptest::prelude::*;
 
 use crate::common::{SELLER, at, id, ids, one_of, product};

@@ -1,7 +1,7 @@
 //! A refund is over the whole of its payment, settled once, and asked for again only while it has not reported.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{
+use marketplace_domain::{
     Currency, OrderAction, OrderActor, OrderRefusal, OrderStatus, Refund, RefundCause, RefundRefusal,
     RefundResult, RefundStatus,
 };

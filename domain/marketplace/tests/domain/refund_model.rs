@@ -1,7 +1,7 @@
 //! Orders and their refunds against plain facts, in whatever order requests, reports and shipping come.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{
+use marketplace_domain::{
     EventBody, Order, OrderAction, OrderActor, OrderRefusal, OrderStatus, Refund, RefundCause, RefundId,
     RefundRefusal, RefundResult,
 };

@@ -1,7 +1,7 @@
 //! What people type is bounded, counted in characters, and free of control characters.
 
-use handover_domain::{Shipment, Title};
 use handover_events::TextError;
+use marketplace_domain::{Shipment, Title};
 
 use crate::common::title;
 

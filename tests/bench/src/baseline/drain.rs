@@ -1,9 +1,9 @@
 //! Claims a batch, publishes it, marks it and commits, until nothing is pending. No order, no lease, no fence.
 
 use chrono::TimeDelta;
-use handover_application::queues::EXCHANGE;
 use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;
+use marketplace::queues::EXCHANGE;
 use tokio::time::{Duration, Instant};
 
 use super::{Event, queues, routing_key};

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::queues::{EXCHANGE, INVENTORY_QUEUE};
 use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;
+use marketplace::queues::{EXCHANGE, INVENTORY_QUEUE};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};

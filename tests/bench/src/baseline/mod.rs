@@ -16,9 +16,9 @@ mod tables;
 
 use std::time::Duration;
 
-use handover_application::queues::timeout_delay_key;
-use handover_domain::EventType;
 use handover_outbox::topology::{QueueSpec, topic_matches};
+use marketplace::queues::timeout_delay_key;
+use marketplace_domain::EventType;
 
 use crate::error::{BenchError, service_error};
 use crate::fixture::Fixture;

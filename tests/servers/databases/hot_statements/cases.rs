@@ -4,20 +4,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use handover_application::ports::{EffectKind, ListingChangeKind};
 use handover_contract::samples::{
     BOOK_LENT, BOOK_RETURNED, aggregate, confirmed, consumption, dead_letter, due_at, event, event_id, later,
     redrive, start, tenant, to_retry, unordered,
 };
-use handover_domain::{Asset, CreditStep, OrderStatus, Purse};
 use handover_events::{ConsumeStatus, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::ports::{
     ConsumedFilter, DeadLetterFilter, DeadLetterStatus, DueQuery, Expected, OnFailed, OutboxFilter,
     Store as _,
 };
+use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
     credit_change, listing_change, operation_key, order_id, order_moved_to, user,
 };
+use marketplace_domain::{Asset, CreditStep, OrderStatus, Purse};
 use marketplace_sql::SqlMarket;
 
 use super::fill::{CONSUMER, LIVE};

@@ -1,13 +1,13 @@
 //! Tables full of what is over and done with, and a little that is not.
 
-use handover_application::ports::Work;
 use handover_contract::samples::{consumption, dead_letter, event, later, start, to_failed, to_retry};
-use handover_domain::Asset;
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{Store as _, StoreError};
 use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
+use marketplace::ports::Work;
 use marketplace_contract::samples::{deposit, hold, order, refund};
+use marketplace_domain::Asset;
 use marketplace_sql::SqlMarket;
 
 /// The consumer whose log is filled.

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use handover_application::App;
-use handover_application::ports::RefundRequest;
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_events::*;
+use marketplace::App;
+use marketplace::ports::RefundRequest;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -1,8 +1,8 @@
 //! How a buyer buys, and wants the money back: with assets of all kinds, often more than there are.
 
-use handover_application::App;
-use handover_application::use_cases::*;
-use handover_domain::*;
+use marketplace::App;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::journal::{Journal, Listed, Told};
 use super::{by_operator, by_user, user};

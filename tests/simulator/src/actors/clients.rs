@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use handover_application::App;
-use handover_application::use_cases::*;
-use handover_domain::{Money, Order, OrderId, Title};
 use handover_events::TenantId;
+use marketplace::App;
+use marketplace::use_cases::*;
+use marketplace_domain::{Money, Order, OrderId, Title};
 
 use super::journal::{Journal, Listed, Told};
 use super::{Scene, buying, by_user, gateway, repeats, tenants, user};

@@ -1,8 +1,8 @@
 //! The payment gateway: reports how payments ended, until it is heard, and not always as one would wish.
 
-use handover_application::App;
-use handover_application::use_cases::*;
-use handover_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
+use marketplace::App;
+use marketplace::use_cases::*;
+use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
 
 use super::bank::Bank;
 use super::journal::{Journal, Told};

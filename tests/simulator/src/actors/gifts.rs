@@ -1,10 +1,10 @@
 //! What operators give: wallet balance, points and coupons, some too little and some that soon expire.
 
 use chrono::TimeDelta;
-use handover_application::App;
-use handover_application::use_cases::operations::{Gift as Given, IssueCoupon, give, issue_coupon};
-use handover_domain::*;
 use handover_events::*;
+use marketplace::App;
+use marketplace::use_cases::operations::{Gift as Given, IssueCoupon, give, issue_coupon};
+use marketplace_domain::*;
 
 use super::journal::{Gift, Issued, Journal, Told};
 use super::{by_operator, tenants, user};

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use handover_application::CommandContext;
-use handover_application::ports::RequestScope;
-use handover_application::use_cases::UseCaseError;
-use handover_domain::{
+use handover_events::TenantId;
+use marketplace::CommandContext;
+use marketplace::ports::RequestScope;
+use marketplace::use_cases::UseCaseError;
+use marketplace_domain::{
     Asset, CouponId, Money, OrderId, OrderStatus, PaymentId, ProductId, RefundId, RefundStatus, Title, UserId,
 };
-use handover_events::TenantId;
 
 use crate::faults::Faults;
 

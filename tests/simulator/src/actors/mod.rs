@@ -12,10 +12,10 @@ mod repeats;
 pub(crate) mod rows_by_hand;
 pub(crate) mod weather;
 
-use handover_application::{Actor, CommandContext, Role};
-use handover_domain::UserId;
 use handover_events::TenantId;
 use handover_events::Trace;
+use marketplace::{Actor, CommandContext, Role};
+use marketplace_domain::UserId;
 
 use self::bank::Bank;
 use self::journal::Journal;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::App;
 use handover_events::{OutboxStatus, TenantId};
 use handover_outbox::operations::*;
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
+use marketplace::App;
 
 use super::journal::{Journal, Told};
 use super::{by_operator, gifts, rows_by_hand, tenants};

@@ -1,10 +1,10 @@
 //! Sellers who list under an idempotency key and ask again: at once, later, elsewhere, too slowly, with another body.
 
-use handover_application::App;
-use handover_application::idempotency::{Answered, Begun, KeyedRequest, begin};
-use handover_application::ports::{IdempotencyError, RequestScope};
-use handover_application::use_cases::{ListProduct, UseCaseError, list_product};
-use handover_domain::{Money, Title};
+use marketplace::App;
+use marketplace::idempotency::{Answered, Begun, KeyedRequest, begin};
+use marketplace::ports::{IdempotencyError, RequestScope};
+use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
+use marketplace_domain::{Money, Title};
 
 use super::journal::{Journal, Keyed};
 use super::{by_user, tenants, user};

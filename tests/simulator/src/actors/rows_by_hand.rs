@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use handover_application::App;
-use handover_domain::{
-    AggregateType, CancelReason, EventBody, EventType, Order, OrderCancelled, OrderFacts, OrderId, OrderPaid,
-    OrderStatus, OrderStatusChanged,
-};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{EventMetadata, NewEvent, OutboxFilter, OutboxRow, StoreError};
 use handover_outbox::with_tx;
+use marketplace::App;
+use marketplace_domain::{
+    AggregateType, CancelReason, EventBody, EventType, Order, OrderCancelled, OrderFacts, OrderId, OrderPaid,
+    OrderStatus, OrderStatusChanged,
+};
 
 use crate::faults::Faults;
 use crate::oracle::is_ordered;

@@ -1,12 +1,12 @@
 //! What happens to broker, database and clocks by itself.
 
-use handover_application::App;
-use handover_application::handlers::standard;
-use handover_application::queues::*;
-use handover_domain::EventType;
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Message, OutboxFilter, Store};
+use marketplace::App;
+use marketplace::handlers::standard;
+use marketplace::queues::*;
+use marketplace_domain::EventType;
 use marketplace_memory::MemoryStore;
 
 use crate::faults::{Fault, Faults};

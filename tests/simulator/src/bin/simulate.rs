@@ -42,16 +42,15 @@ struct Arguments {
     traces: bool,
     /// Plants this fault in the application (a build with `--features mutants`)
     #[cfg(feature = "mutants")]
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(handover_application::mutants::names()))]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(marketplace::mutants::names()))]
     mutant: Option<String>,
 }
 
 impl Arguments {
     #[cfg(feature = "mutants")]
     fn plant(&self) {
-        let named =
-            |asked: &String| handover_application::mutants::names().into_iter().find(|name| name == asked);
-        handover_application::mutants::plant(self.mutant.as_ref().and_then(named));
+        let named = |asked: &String| marketplace::mutants::names().into_iter().find(|name| name == asked);
+        marketplace::mutants::plant(self.mutant.as_ref().and_then(named));
     }
 
     #[cfg(not(feature = "mutants"))]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace_domain::*;
 
 use super::Case;
 use crate::actors::rows_by_hand::is_misleading;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_outbox::ports::*;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::good_day::{At, GoodDay};
 use super::{Evidence, is_second, money};

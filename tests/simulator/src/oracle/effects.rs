@@ -1,8 +1,8 @@
 //! What the consumers of the market did: listings and shipments.
 
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace_domain::*;
 
 use super::Case;
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::ports::*;
-use handover_application::use_cases::operations::{Gift, IssueCoupon, give, issue_coupon};
-use handover_application::use_cases::*;
-use handover_application::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::ports::*;
 use handover_outbox::*;
+use marketplace::ports::*;
+use marketplace::use_cases::operations::{Gift, IssueCoupon, give, issue_coupon};
+use marketplace::use_cases::*;
+use marketplace::*;
+use marketplace_domain::*;
 use marketplace_memory::MemoryStore;
 
 use super::{ALL, Evidence, unsettled};

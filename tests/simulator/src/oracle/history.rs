@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::queues::INVENTORY_QUEUE;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::queues::INVENTORY_QUEUE;
+use marketplace_domain::*;
 
 use super::{Case, is_second};
 use crate::actors::journal::Listed;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::handlers::standard;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::handlers::standard;
+use marketplace_domain::*;
 
 use super::{ALL, Case, is_ordered};
 use crate::actors::rows_by_hand::is_misleading;

@@ -1,9 +1,9 @@
 //! Rows inserted by hand that announce what never happened, or that can never be sent: no consumer applies them, and a person
 //! sees each of them.
 
-use handover_application::handlers::standard;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::handlers::standard;
 
 use super::Case;
 use crate::actors::rows_by_hand::{is_contradiction, is_unsendable};

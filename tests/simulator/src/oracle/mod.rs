@@ -17,12 +17,12 @@ mod promises;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use handover_application::App;
-use handover_application::handlers::standard;
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::App;
+use marketplace::handlers::standard;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::actors::bank::Bank;
 use super::actors::journal::Journal;

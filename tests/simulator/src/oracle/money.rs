@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::*;
-use handover_application::use_cases::operations::{FindingKind, Reconcile, reconcile};
-use handover_application::{Actor, CommandContext};
-use handover_domain::*;
 use handover_events::Trace;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
+use marketplace::{Actor, CommandContext};
+use marketplace_domain::*;
 
 use super::assets::{Used, is_parked};
 use super::{ALL, Case, Evidence};

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::Case;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::{ALL, Case};
 use crate::actors::journal::{Gift, Told};

@@ -5,13 +5,13 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use handover_application::ports::MarketStore;
-use handover_application::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
 use handover_outbox::ports::{
     Broker, BrokerError, Delivery, DeliveryTag, Outgoing, PublishOutcome, QueueDepth, Requeue, Route,
     Subscription,
 };
 use handover_outbox::topology::Topology;
+use marketplace::ports::MarketStore;
+use marketplace::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
 
 use super::Process;
 use crate::faults::{CrashPoint, Fault};

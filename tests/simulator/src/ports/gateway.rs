@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use async_trait::async_trait;
-use handover_application::ports::{Gateway, GatewayError, RefundRequest};
+use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 
 use super::Process;
 use crate::actors::bank::Bank;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_outbox::ports::{Store, StoreError};
+use marketplace::ports::{MarketStore, MarketView, Work};
 
 use super::Process;
 use super::unit::Faulty;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use handover_application::ports::Work;
-use handover_domain::Balance;
 use handover_events::{AggregateRef, EventId, Partition};
 use handover_outbox::ports::{PartitionHold, RelayId, StoreError};
+use marketplace::ports::Work;
+use marketplace_domain::Balance;
 
 use super::Process;
 use crate::faults::CrashPoint;

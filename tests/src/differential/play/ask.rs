@@ -1,13 +1,13 @@
 //! Reads, and what they say without what is each store's own.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::{MarketView, OrderSide};
 use handover_contract::samples::{due_at, event_id, start, tenant, unordered};
 use handover_events::{AggregateRef, OutboxStatus, Partition, PartitionSet};
 use handover_outbox::ports::{
     AuditFilter, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, DeadLetterFilter, DueQuery,
     Numbered, OutboxFilter, OutboxRow, PartitionLease, RelayId, StoreError, Unapplied,
 };
+use marketplace::ports::{MarketView, OrderSide};
 use marketplace_contract::samples::{order_id, payment_id, product_id, shipment_task, user};
 
 use super::super::steps::{Query, Small};

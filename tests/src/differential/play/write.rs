@@ -1,13 +1,13 @@
 //! Writes as they are asked of a unit of work.
 
-use handover_application::ports::{CreditChange, ListingChange, NewShipmentTask, Notification, Work};
 use handover_contract::samples::{self, confirmed, relay, tenant, unordered};
-use handover_domain::{Order, Payment, Product};
 use handover_outbox::ports::{
     AuditEntry, Consumption, DeadLetter, Decision, FailedPublish, HistoryEntry, NewEvent, PartitionHold,
     PartitionLease, RelayId,
 };
+use marketplace::ports::{CreditChange, ListingChange, NewShipmentTask, Notification, Work};
 use marketplace_contract::samples::{self as market_samples, order_id, order_moved_to, payment_id, user};
+use marketplace_domain::{Order, Payment, Product};
 
 use super::super::steps::{Event, Op, Row, Small};
 use super::ask::ask;

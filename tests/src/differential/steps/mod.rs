@@ -9,11 +9,11 @@ use proptest::sample::select;
 
 pub(crate) use queries::everything;
 
-use handover_application::ports::{IdKind, ListingChangeKind, OrderSide};
 use handover_contract::samples::{BOOK, BOOK_ADDED, BOOK_LENT, BOOK_OVERDUE};
-use handover_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, Expected, OnFailed};
+use marketplace::ports::{IdKind, ListingChangeKind, OrderSide};
+use marketplace_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
 
 /// One step.
 #[derive(Debug, Clone)]

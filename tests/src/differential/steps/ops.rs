@@ -4,10 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use handover_application::ports::{IdKind, ListingChangeKind};
-use handover_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{DeadLetterStatus, Expected};
+use marketplace::ports::{IdKind, ListingChangeKind};
+use marketplace_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
 
 use super::{
     CONSUMERS, EVENTS, Event, KEYS, Op, QUEUES, Row, Small, at, event_type, kind, one_of, query, small, some,

@@ -4,10 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use handover_application::ports::OrderSide;
-use handover_domain::{OrderStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, OnFailed};
+use marketplace::ports::OrderSide;
+use marketplace_domain::{OrderStatus, ProductStatus};
 
 use super::{
     CONSUMERS, EVENTS, KEYS, KINDS, QUEUES, Query, Small, TYPES, at, event_type, limit, one_of, small, some,

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

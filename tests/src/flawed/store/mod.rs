@@ -11,13 +11,13 @@ use std::task::{Context, Waker};
 use crate::rigs::MemoryStoreRig;
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_contract::store::StoreRig;
 use handover_events::{EventId, Partition};
 use handover_outbox::Wake;
 use handover_outbox::ports::{
     NewEvent, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, outbox_of,
 };
+use marketplace::ports::{MarketStore, MarketView, Work};
 use marketplace_contract::store::MarketRig;
 
 /// The promise that is broken; `None` is none.

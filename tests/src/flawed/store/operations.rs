@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use handover_application::ports::*;
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

@@ -5,9 +5,9 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use handover_application::ports::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::{Flaw, Flawed, Unit};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, Datelike, Utc};
-use handover_application::use_cases::operations::{self, Gift, IssueCoupon};
-use handover_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points, UserId};
+use marketplace::use_cases::operations::{self, Gift, IssueCoupon};
+use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points, UserId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;

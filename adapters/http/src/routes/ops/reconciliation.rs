@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::CommandContext;
-use handover_application::use_cases::operations::{self, GRACE, Reconcile};
 use handover_events::TenantId;
 use handover_outbox::operations::Reason;
+use marketplace::CommandContext;
+use marketplace::use_cases::operations::{self, GRACE, Reconcile};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

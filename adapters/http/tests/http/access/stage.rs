@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use handover_application::Settings;
-use handover_application::service::{self, Roles};
 use handover_outbox::Wake;
 use handover_outbox::ports::OnFailed;
+use marketplace::Settings;
+use marketplace::service::{self, Roles};
 use serde_json::json;
 
 use super::who::{OTHER_BUYER, OTHER_SELLER};

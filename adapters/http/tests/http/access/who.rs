@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use handover_application::Role;
-use handover_domain::UserId;
 use handover_events::TenantId;
-use handover_http::Tokens;
+use marketplace::Role;
+use marketplace_domain::UserId;
+use marketplace_http::Tokens;
 use serde_json::json;
 
 use crate::client::Request;

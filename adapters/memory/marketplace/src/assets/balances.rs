@@ -1,9 +1,9 @@
 //! What users have in wallet and points.
 
-use handover_domain::{Balance, Purse, UserId};
 use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_outbox::ports::StoreError;
+use marketplace_domain::{Balance, Purse, UserId};
 
 use crate::tables::{Market, Statement};
 

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Coupon, CouponId, CouponStatus, UserId};
 use handover_events::TenantId;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace_domain::{Coupon, CouponId, CouponStatus, UserId};
 
 use crate::tables::{Market, MarketRows as _, Statement};
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
 use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::StoreError;
+use marketplace_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
 
 use crate::tables::{Market, MarketRows as _, Statement};
 

@@ -3,13 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
-use handover_domain::{Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId};
 use handover_events::TenantId;
 use handover_memory::store::statement::next;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
+use marketplace::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
+use marketplace_domain::{
+    Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId,
+};
 
 use crate::tables::{Market, MarketRows as _, Statement};
 

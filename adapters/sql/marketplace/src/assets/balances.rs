@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Balance, Purse, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+use marketplace_domain::{Balance, Purse, UserId};
 
 const COLUMNS: &str = "tenant_id, user_id, purse, available, frozen, debt, version, update_time";
 const KEY: &str = "tenant_id, user_id, purse";

@@ -2,10 +2,10 @@
 
 use crate::money;
 use chrono::{DateTime, Utc};
-use handover_domain::{Coupon, CouponId, OrderId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
 use handover_sql::{Dialect, Row, Session, Value, values};
+use marketplace_domain::{Coupon, CouponId, OrderId, UserId};
 
 const COLUMNS: &str = "id, tenant_id, user_id, discount_minor, min_spend_minor, expires_at, status, order_id, version, \
                        create_time, update_time";

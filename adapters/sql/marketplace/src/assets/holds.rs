@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_domain::{Asset, CouponId, Hold, OrderId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+use marketplace_domain::{Asset, CouponId, Hold, OrderId, UserId};
 
 const COLUMNS: &str = "tenant_id, order_id, asset, user_id, amount, coupon_id, status, reverted, version, create_time, \
                        update_time";

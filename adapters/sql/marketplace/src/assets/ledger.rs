@@ -1,10 +1,10 @@
 //! What the ledger adds up to, and where it does not.
 
-use handover_application::ports::{AccountTotal, LedgerFlaw};
-use handover_domain::{Account, Asset, OperationKey};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, Row, Session, Value, values};
+use marketplace::ports::{AccountTotal, LedgerFlaw};
+use marketplace_domain::{Account, Asset, OperationKey};
 
 /// Narrows a query to one tenant, if it is about one.
 fn of_tenant(column: &str, tenant: Option<TenantId>) -> (String, Vec<Value>) {

@@ -9,13 +9,13 @@ pub(crate) mod operations;
 use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
-use handover_domain::{
+use handover_events::TenantId;
+use handover_outbox::ports::{Changed, Numbered, StoreError};
+use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
+use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
 };
-use handover_events::TenantId;
-use handover_outbox::ports::{Changed, Numbered, StoreError};
 
 #[async_trait]
 impl AssetQueries for MarketSession {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::ports::LedgerEntry;
-use handover_domain::{
-    Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
-};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Value, padded, values};
+use marketplace::ports::LedgerEntry;
+use marketplace_domain::{
+    Account, AssetOperation, CouponId, Entry, OperationKey, OrderId, Posting, Purse, RefundId, UserId,
+};
 
 const OPERATION: &str = "tenant_id, idempotency_key, asset, kind, user_id, order_id, refund_id, coupon_id, amount, \
                          balance_after, event_id, trace_id, create_time";

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::TenantId;
+use marketplace_domain::{
     Account, Asset, AssetOperation, Coupon, CouponId, CouponStatus, Money, OperationKey, OperationKind,
     Points, Posting, Purse, UserId,
 };
-use handover_events::TenantId;
 
 use crate::idempotency::{Effect, with_answer};
 use crate::ids::{IdTaken, require_free, with_own_ids};

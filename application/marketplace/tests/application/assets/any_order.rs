@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::OutboxRow;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::market::{Market, With, buyer, operator, points};
 use crate::support::{BUYER, TENANT, by};
-use handover_application::use_cases::operations::{Gift, give};
+use marketplace::use_cases::operations::{Gift, give};
 
 /// Every order of these.
 fn orders_of<T: Clone>(items: &[T]) -> Vec<Vec<T>> {

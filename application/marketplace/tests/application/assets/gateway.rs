@@ -1,8 +1,8 @@
 //! The gateway is asked until it reports.
 
-use handover_application::RefundSettings;
-use handover_application::jobs::RefundDispatcher;
-use handover_domain::*;
+use marketplace::RefundSettings;
+use marketplace::jobs::RefundDispatcher;
+use marketplace_domain::*;
 use tokio::time::Instant;
 
 use super::market::{Market, With};

@@ -1,12 +1,12 @@
 //! What operators give.
 
-use handover_application::CommandContext;
-use handover_application::idempotency::{Begun, KeyedRequest, begin};
-use handover_application::ports::RequestScope;
-use handover_application::use_cases::UseCaseError;
-use handover_application::use_cases::operations::{Gift, give};
-use handover_domain::*;
 use handover_outbox::ports::AuditFilter;
+use marketplace::CommandContext;
+use marketplace::idempotency::{Begun, KeyedRequest, begin};
+use marketplace::ports::RequestScope;
+use marketplace::use_cases::UseCaseError;
+use marketplace::use_cases::operations::{Gift, give};
+use marketplace_domain::*;
 
 use super::market::{Market, buyer, operator, points};
 use crate::support::{BUYER, CommitFault, TENANT, by, money};

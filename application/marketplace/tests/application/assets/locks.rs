@@ -1,11 +1,11 @@
 //! An order's assets are locked by their consumers; one that cannot be closes the order.
 
-use handover_application::use_cases::*;
-use handover_domain::*;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::market::{Market, With, buyer, operator};
 use crate::support::{BUYER, by, money};
-use handover_application::use_cases::operations::{IssueCoupon, issue_coupon};
+use marketplace::use_cases::operations::{IssueCoupon, issue_coupon};
 
 #[tokio::test(start_paused = true)]
 async fn every_asset_that_an_order_names_is_held_under_its_key() {

@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use handover_application::handlers::standard;
-use handover_application::ports::*;
-use handover_application::use_cases::operations::*;
-use handover_application::use_cases::*;
-use handover_application::*;
-use handover_domain::*;
 use handover_outbox::consumers::{Event, Handler, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::*;
+use marketplace::handlers::standard;
+use marketplace::ports::*;
+use marketplace::use_cases::operations::*;
+use marketplace::use_cases::*;
+use marketplace::*;
+use marketplace_domain::*;
 
 use crate::support::{BUYER, Process, SELLER, TENANT, World, by, gateway, millis, money, pass, secs};
 

@@ -1,7 +1,7 @@
 //! Paying an order that names assets.
 
-use handover_application::use_cases::*;
-use handover_domain::*;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::market::{Market, With};
 use crate::support::{TENANT, money};

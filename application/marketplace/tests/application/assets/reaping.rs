@@ -1,11 +1,11 @@
 //! The reaper of locks that nobody ended.
 
-use handover_application::ConsistencySettings;
-use handover_application::jobs::{LockTimeoutReaper, Reaped};
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::OutboxRow;
+use marketplace::ConsistencySettings;
+use marketplace::jobs::{LockTimeoutReaper, Reaped};
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::market::{Market, With};
 use crate::support::{BUYER, by, pass, secs};

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
-use handover_application::use_cases::operations::*;
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::{AuditFilter, Changed, DeadLetter, DeadLetterStatus, Expected, Store};
+use marketplace::use_cases::operations::*;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::market::{Market, With, operator};
 use crate::support::{BUYER, TENANT, by, message, pass, secs};
@@ -100,7 +100,7 @@ async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
 async fn a_consumption_whose_effect_is_gone_is_applied_again() {
     // A consumer that says that it did what it did not do.
     let market = Market::new().await;
-    handover_application::service::prepare(market.app()).await.unwrap();
+    marketplace::service::prepare(market.app()).await.unwrap();
     let order = market.process.paid().await;
     let paid = market.world.rows().await.into_iter().rfind(|row| row.event_type == "ORDER_PAID").unwrap();
     let mut unit = market.world.store.begin().await.unwrap();
@@ -188,7 +188,7 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_not_there_yet_is_no_finding() {
     let market = Market::new().await;
-    handover_application::service::prepare(market.app()).await.unwrap();
+    marketplace::service::prepare(market.app()).await.unwrap();
     market.deposit(5_000).await;
     let order = market.order(With { wallet: 2_000, ..With::default() }).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();

@@ -1,9 +1,9 @@
 //! Paying back: asked for by buyers and operators, settled by the gateway's report, once.
 
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_outbox::MASK;
 use handover_outbox::ports::AuditFilter;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::market::{Market, With, operator};
 use crate::support::{BUYER, TENANT, by, money};

@@ -1,9 +1,9 @@
 //! Events that were lost before anybody announced them are announced again.
 
-use handover_application::ConsistencySettings;
-use handover_application::jobs::ConsistencyRepair;
-use handover_domain::*;
 use handover_outbox::ports::{NewEvent, OutboxRow, Store};
+use marketplace::ConsistencySettings;
+use marketplace::jobs::ConsistencyRepair;
+use marketplace_domain::*;
 
 use super::market::{Market, With};
 use crate::support::{pass, secs};

@@ -1,11 +1,11 @@
 //! What callbacks and jobs cause is in the trace of the request that began it.
 
-use handover_application::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
-use handover_application::use_cases::*;
-use handover_application::{CommandContext, ConsistencySettings, RefundSettings, TimeoutSettings};
-use handover_domain::*;
 use handover_events::Trace;
 use handover_outbox::ports::OutboxRow;
+use marketplace::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
+use marketplace::use_cases::*;
+use marketplace::{CommandContext, ConsistencySettings, RefundSettings, TimeoutSettings};
+use marketplace_domain::*;
 
 use super::market::Market;
 use crate::support::{BUYER, SELLER, by, gateway, money, pass, report, secs};

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use handover_application::App;
-use handover_application::use_cases::*;
-use handover_domain::*;
+use marketplace::App;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::world::*;
 use super::{Cut, step, sweep};

@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::App;
-use handover_application::handlers::standard;
-use handover_application::ports::*;
-use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
-use handover_domain::Order;
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::consumers::{Consumer, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
 use handover_outbox::{ConsumerSettings, RelaySettings, Wake};
+use marketplace::App;
+use marketplace::handlers::standard;
+use marketplace::ports::*;
+use marketplace::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
+use marketplace_domain::Order;
 
 use super::world::*;
 use super::{Cut, step, sweep};
@@ -91,7 +91,7 @@ fn consumer(app: &App) -> Consumer {
 /// A paid order whose ORDER_PAID is in the consumer's queue, and its event.
 async fn delivered(world: &World) -> (Order, OutboxRow) {
     let (app, wake) = world.process();
-    handover_application::service::prepare(&app).await.unwrap();
+    marketplace::service::prepare(&app).await.unwrap();
     let order = paid(&app).await;
     drop(app.tx.tasks.spawn(relay(&app, &wake, "before").run()));
     pass(Duration::from_secs(1)).await;

@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 
-use handover_application::ports::*;
-use handover_application::queues::INVENTORY_QUEUE;
-use handover_application::{Actor, App, CommandContext, Role};
 use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace::queues::INVENTORY_QUEUE;
+use marketplace::{Actor, App, CommandContext, Role};
 
 use super::world::*;
 use super::{Cut, step, sweep};

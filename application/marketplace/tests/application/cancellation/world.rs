@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use handover_application::ports::*;
-use handover_application::use_cases::*;
-use handover_application::*;
-use handover_domain::*;
 use handover_memory::MemoryBroker;
 use handover_outbox::ports::*;
 use handover_outbox::*;
+use marketplace::ports::*;
+use marketplace::use_cases::*;
+use marketplace::*;
+use marketplace_domain::*;
 use tokio::time::Instant;
 
 use super::Cut;

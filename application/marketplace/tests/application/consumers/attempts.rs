@@ -1,8 +1,8 @@
 //! One event: applied once, tried again, given up.
 
 use chrono::TimeDelta;
-use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_events::ConsumeStatus;
+use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{CommitFault, eventually, millis, pass, secs};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use handover_application::Settings;
-use handover_application::service::{self, Roles};
 use handover_memory::MemoryBroker;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
+use marketplace::Settings;
+use marketplace::service::{self, Roles};
 
 use super::scripted::{Act, QUEUE, Scripted};
 use crate::support::{World, eventually, pass, secs};

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::handlers::standard;
-use handover_application::ports::*;
-use handover_application::service;
-use handover_application::use_cases::operations::{Finding, FindingKind};
-use handover_application::use_cases::{cancel_order, complete_order, ship_order};
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::consumers::ALREADY_APPLIED;
 use handover_outbox::ports::*;
+use marketplace::handlers::standard;
+use marketplace::ports::*;
+use marketplace::service;
+use marketplace::use_cases::operations::{Finding, FindingKind};
+use marketplace::use_cases::{cancel_order, complete_order, ship_order};
+use marketplace_domain::*;
 
 use crate::assets::market::{Market, With};
 use crate::assets::reconciling::reconciled;

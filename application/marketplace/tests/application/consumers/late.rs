@@ -1,10 +1,10 @@
 //! Events that come after later ones of their order, replayed from FAILED or the dead letters.
 
 use chrono::DateTime;
-use handover_application::handlers::standard;
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_outbox::consumers::Event;
+use marketplace::handlers::standard;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use crate::support::{BUYER, TENANT, World, sample};
 

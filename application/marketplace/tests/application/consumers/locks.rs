@@ -1,13 +1,13 @@
 //! Locks and time-outs of one delivery: the others do not wait for them.
 
-use handover_application::handlers::standard;
-use handover_application::ports::*;
-use handover_application::queues::CREDIT_QUEUE;
-use handover_application::use_cases::{PlaceOrder, cancel_order, place_order};
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
+use marketplace::handlers::standard;
+use marketplace::ports::*;
+use marketplace::queues::CREDIT_QUEUE;
+use marketplace::use_cases::{PlaceOrder, cancel_order, place_order};
+use marketplace_domain::*;
 
 use super::scripted::{Act, NAME, consuming};
 use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, pass, secs};

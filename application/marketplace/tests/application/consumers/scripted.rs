@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
-use handover_application::queues::WEBHOOK_QUEUE;
-use handover_domain::{EventType, OrderId};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::{ConsumerSettings, Tasks};
+use marketplace::ports::*;
+use marketplace::queues::WEBHOOK_QUEUE;
+use marketplace_domain::{EventType, OrderId};
 
 use crate::support::{Process, TENANT, World};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use handover_application::Settings;
-use handover_application::service::{self, Roles};
 use handover_events::ConsumeStatus;
 use handover_outbox::ConsumerSettings;
+use marketplace::Settings;
+use marketplace::service::{self, Roles};
 use tokio::time::Instant;
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::Settings;
-use handover_application::ports::*;
-use handover_application::queues::{self, DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
-use handover_application::service::{self, Roles};
-use handover_application::use_cases::{cancel_order, complete_order, ship_order};
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
 use handover_outbox::topology::topic_matches;
+use marketplace::Settings;
+use marketplace::ports::*;
+use marketplace::queues::{self, DEAD_LETTER_KEY, DEFAULT_TIMEOUT, timeout_delay_key};
+use marketplace::service::{self, Roles};
+use marketplace::use_cases::{cancel_order, complete_order, ship_order};
+use marketplace_domain::*;
 
 use crate::support::{BUYER, SELLER, TENANT, World, by, eventually, pass, secs};
 
@@ -57,7 +57,7 @@ async fn each_consumer_has_its_own_queue_which_brings_it_only_what_it_takes() {
     let world = World::new().await;
     let process = world.process();
     let topology = queues::topology(DEFAULT_TIMEOUT);
-    let subscribers = handover_application::handlers::standard(&process.app);
+    let subscribers = marketplace::handlers::standard(&process.app);
     let queues: BTreeSet<&str> = subscribers.iter().map(|it| it.queue).collect();
     let names: BTreeSet<&str> = subscribers.iter().map(|it| it.handler.name()).collect();
     assert_eq!((queues.len(), names.len()), (subscribers.len(), subscribers.len()));
@@ -92,7 +92,7 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
     pass(secs(2)).await;
     let rows = world.rows().await;
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
-    for subscriber in handover_application::handlers::standard(&process.app) {
+    for subscriber in marketplace::handlers::standard(&process.app) {
         for row in &rows {
             let takes = subscriber.handler.takes().contains(&row.event_type.as_str());
             let expected = (takes && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
@@ -132,13 +132,13 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
 async fn a_late_release_does_not_undo_a_newer_hold() {
     let world = World::new().await;
     let process = world.process();
-    let subscribers = handover_application::handlers::standard(&process.app);
+    let subscribers = marketplace::handlers::standard(&process.app);
     let inventory = subscribers.into_iter().find(|it| it.handler.name() == "inventory").unwrap();
     process.start_consumer(&inventory, ConsumerSettings::default()).await;
     let old = process.ordered().await;
     cancel_order(&process.app, &by(BUYER), old.id).await.unwrap();
-    let command = handover_application::use_cases::PlaceOrder::of(old.product);
-    let new = handover_application::use_cases::place_order(&process.app, &by(11), command).await.unwrap();
+    let command = marketplace::use_cases::PlaceOrder::of(old.product);
+    let new = marketplace::use_cases::place_order(&process.app, &by(11), command).await.unwrap();
     let rows = world.rows().await;
     let id = |order: &Order, event_type: &str| {
         let is = |row: &&OutboxRow| row.aggregate.id == order.id.get() && row.event_type == event_type;

@@ -1,8 +1,8 @@
 //! Messages that are no events of ours: parked under a hash of their body, and nothing of ours is touched.
 
-use handover_application::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
+use marketplace::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, UNSTORABLE, World, eventually, message, millis, pass, sample, secs};

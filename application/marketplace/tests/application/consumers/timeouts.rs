@@ -1,16 +1,16 @@
 //! Orders that are not paid in time: by their message, or by the sweep.
 
-use handover_application::TimeoutSettings;
-use handover_application::handlers::standard;
-use handover_application::jobs::TimeoutSweep;
-use handover_application::ports::*;
-use handover_application::queues::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
-use handover_application::use_cases::{PlaceOrder, place_order};
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::RelaySettings;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::*;
+use marketplace::TimeoutSettings;
+use marketplace::handlers::standard;
+use marketplace::jobs::TimeoutSweep;
+use marketplace::ports::*;
+use marketplace::queues::{TIMEOUT_DELAY_QUEUE, TIMEOUT_QUEUE};
+use marketplace::use_cases::{PlaceOrder, place_order};
+use marketplace_domain::*;
 
 use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs};
 

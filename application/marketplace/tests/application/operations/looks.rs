@@ -1,9 +1,9 @@
 //! What operators look at, and who sees what.
 
-use handover_application::CommandContext;
 use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::CommandContext;
 
 use super::broken::{broken, with_scripted};
 use super::operators::*;

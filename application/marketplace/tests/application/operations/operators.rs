@@ -2,11 +2,11 @@
 
 use std::fmt::Debug;
 
-use handover_application::use_cases::UseCaseError;
-use handover_application::{Actor, CommandContext, Role};
 use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::use_cases::UseCaseError;
+use marketplace::{Actor, CommandContext, Role};
 
 use crate::support::{CommitFault, Process, TENANT, World, by, event_id, sample};
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::service::{self, Roles};
-use handover_application::{CommandContext, Settings};
 use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::service::{self, Roles};
+use marketplace::{CommandContext, Settings};
 
 use super::operators::*;
 use crate::support::{CommitFault, Process, TENANT, World, event_id, pass, sample, secs};

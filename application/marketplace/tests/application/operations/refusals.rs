@@ -1,9 +1,9 @@
 //! Dead letters that are not sent back, and why.
 
-use handover_application::CommandContext;
 use handover_events::ConsumeStatus;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::CommandContext;
 
 use super::broken::{broken, park, whys};
 use super::operators::*;

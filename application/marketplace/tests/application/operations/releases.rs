@@ -1,10 +1,10 @@
 //! Held aggregates that are let go.
 
-use handover_application::CommandContext;
 use handover_events::*;
 use handover_outbox::RelaySettings;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::CommandContext;
 
 use super::operators::*;
 use crate::support::{Process, TENANT, World, event_id, millis, pass, sample};

@@ -1,9 +1,9 @@
 //! Copies in the dead-letter queue that come after a person has decided: they change nothing.
 
-use handover_application::queues::DEAD_LETTER_QUEUE;
 use handover_events::ConsumeStatus;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
+use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::broken::{broken, broken_undrained, park, with_scripted};
 use super::operators::*;

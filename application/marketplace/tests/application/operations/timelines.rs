@@ -1,15 +1,15 @@
 //! Everything that happened to an order, for whom it concerns.
 
-use handover_application::Settings;
-use handover_application::queues;
-use handover_application::service::{self, Roles};
-use handover_application::use_cases::operations::*;
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 use handover_outbox::{MASK, RelaySettings};
+use marketplace::Settings;
+use marketplace::queues;
+use marketplace::service::{self, Roles};
+use marketplace::use_cases::operations::*;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::operators::*;
 use crate::support::{BUYER, Process, SELLER, TENANT, World, by, pass, secs};

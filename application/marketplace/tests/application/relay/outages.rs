@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use handover_application::queues::WEBHOOK_QUEUE;
 use handover_events::OutboxStatus;
 use handover_outbox::ports::*;
 use handover_outbox::{OnOutage, RelaySettings};
+use marketplace::queues::WEBHOOK_QUEUE;
 
 use super::carrier::{Fate, Slow, carrier, willing};
 use super::relay_on;

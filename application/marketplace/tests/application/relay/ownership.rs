@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use handover_application::queues::WEBHOOK_QUEUE;
 use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
+use marketplace::queues::WEBHOOK_QUEUE;
 
 use super::carrier::{Fate, Slow, carrier_by_id, willing};
 use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use handover_application::queues::WEBHOOK_QUEUE;
 use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
+use marketplace::queues::WEBHOOK_QUEUE;
 
 use super::carrier::{Fate, carrier, willing};
 use super::relay_on;

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
-use handover_application::queues::{self, CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, WEBHOOK_QUEUE};
-use handover_application::use_cases::*;
-use handover_application::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
 use handover_outbox::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
 use handover_outbox::*;
+use marketplace::ports::*;
+use marketplace::queues::{self, CREDIT_QUEUE, DEFAULT_TIMEOUT, STATUS_SYNC_QUEUE, WEBHOOK_QUEUE};
+use marketplace::use_cases::*;
+use marketplace::*;
+use marketplace_domain::*;
 use marketplace_memory::MemoryStore;
 
 pub(crate) use faulty_store::{CommitFault, FaultyStore, StoreFaults, UNSTORABLE};

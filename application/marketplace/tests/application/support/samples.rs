@@ -1,12 +1,12 @@
 //! Who asks, what happened, and the message that says so.
 
 use chrono::{DateTime, Utc};
-use handover_application::use_cases::SettlePayment;
-use handover_application::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
 use handover_outbox::relay::envelope_of;
+use marketplace::use_cases::SettlePayment;
+use marketplace::*;
+use marketplace_domain::*;
 
 use super::{BUYER, SELLER, TENANT, World};
 

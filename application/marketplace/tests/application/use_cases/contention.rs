@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use handover_application::ports::IdKind;
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_events::*;
+use marketplace::ports::IdKind;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use super::orders::shipment;
 use crate::support::{BUYER, Process, SELLER, World, by};

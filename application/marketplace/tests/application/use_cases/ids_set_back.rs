@@ -2,12 +2,12 @@
 //! answered with what is another's, and every command is done.
 
 use chrono::TimeDelta;
-use handover_application::ports::IdKind;
-use handover_application::use_cases::operations::*;
-use handover_application::use_cases::*;
-use handover_application::*;
-use handover_domain::*;
 use handover_events::*;
+use marketplace::ports::IdKind;
+use marketplace::use_cases::operations::*;
+use marketplace::use_cases::*;
+use marketplace::*;
+use marketplace_domain::*;
 
 use crate::support::{BUYER, CommitFault, Process, SELLER, TENANT, World, by, money, pass, report, secs};
 

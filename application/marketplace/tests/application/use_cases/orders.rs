@@ -1,11 +1,11 @@
 //! Listing, buying, shipping, completing, cancelling.
 
-use handover_application::use_cases::*;
-use handover_application::{Actor, CommandContext};
-use handover_domain::*;
 use handover_events::Trace;
 use handover_events::*;
 use handover_outbox::ports::EventMetadata;
+use marketplace::use_cases::*;
+use marketplace::{Actor, CommandContext};
+use marketplace_domain::*;
 
 use crate::support::{BUYER, SELLER, World, by, gateway, money, report};
 

@@ -1,7 +1,7 @@
 //! Paying: started once, settled once, refunded where it came too late.
 
-use handover_application::use_cases::*;
-use handover_domain::*;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 
 use crate::support::{BUYER, Process, SELLER, World, by, gateway, money, report};
 

@@ -1,11 +1,11 @@
 //! Pages, and who sees what.
 
-use handover_application::ports::OrderSide;
-use handover_application::use_cases::*;
-use handover_application::{Actor, CommandContext, Role};
-use handover_domain::*;
 use handover_outbox::operations::{OperationError, outbox, queues};
 use handover_outbox::ports::OutboxFilter;
+use marketplace::ports::OrderSide;
+use marketplace::use_cases::*;
+use marketplace::{Actor, CommandContext, Role};
+use marketplace_domain::*;
 
 use super::orders::STRANGER;
 use crate::support::{BUYER, SELLER, World, by};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use handover_application::idempotency::*;
-use handover_application::ports::{RequestScope, StoredAnswer};
-use handover_application::use_cases::*;
-use handover_application::{App, CommandContext};
+use marketplace::idempotency::*;
+use marketplace::ports::{RequestScope, StoredAnswer};
+use marketplace::use_cases::*;
+use marketplace::{App, CommandContext};
 
 use crate::support::{CommitFault, SELLER, TENANT, World, by, millis, money, pass, secs};
 

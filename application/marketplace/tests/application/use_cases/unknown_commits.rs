@@ -1,10 +1,10 @@
 //! Commits whose answer is lost, commits that are lost, and stores that ask to try again: each command happens once,
 //! and its caller is told so.
 
-use handover_application::use_cases::*;
-use handover_domain::*;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
+use marketplace::use_cases::*;
+use marketplace_domain::*;
 use tokio::time::Instant;
 
 use super::orders::shipment;
@@ -48,7 +48,7 @@ async fn an_order_is_placed_once() {
         assert_eq!(world.order(order.id).await, order, "{faults:?}");
         assert_eq!(world.history(order.id).await.len(), 2);
         assert_eq!(world.product(product).await.version, 2);
-        let side = handover_application::ports::OrderSide::Buyer;
+        let side = marketplace::ports::OrderSide::Buyer;
         assert_eq!(orders(&process.app, &by(BUYER), side, None, None, 100).await.unwrap().items.len(), 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Promises about assets and refunds.
 
-use handover_domain::{
+use marketplace_domain::{
     Account, Asset, AssetOperation, CouponStatus, Entry, Hold, HoldStatus, OperationKey, OperationKind,
     OrderStatus, Purse, RefundStatus,
 };
@@ -101,7 +101,7 @@ fn a_hold_that_ended_otherwise_than_its_order_is_told() {
     let refused = after(|day| {
         day.client(CANCELLED).cover = Cover::TooLittle;
         day.client(CANCELLED).step = Step::Placed;
-        day.row(CANCELLED).cancel_reason = Some(handover_domain::CancelReason::AssetLockFailed);
+        day.row(CANCELLED).cancel_reason = Some(marketplace_domain::CancelReason::AssetLockFailed);
     });
     assert_eq!(refused, ENDED, "no lock of it was refused");
 }
@@ -112,7 +112,7 @@ fn a_coupon_that_is_used_twice_or_says_otherwise_is_told() {
     assert_eq!(after(|day| again(day, REFUNDED, OperationKind::Revert, Asset::Coupon)), COUPONS);
     for status in [CouponStatus::Locked, CouponStatus::Used] {
         let broken = after(|day| {
-            let of_refunded = |coupon: &&mut handover_domain::Coupon| coupon.user.get() == REFUNDED;
+            let of_refunded = |coupon: &&mut marketplace_domain::Coupon| coupon.user.get() == REFUNDED;
             day.books.assets.coupons.iter_mut().find(of_refunded).unwrap().status = status;
         });
         assert_eq!(broken, COUPONS, "{status}");

@@ -6,11 +6,11 @@ mod assets;
 mod small_day;
 
 use chrono::TimeDelta;
-use handover_application::ports::OrderSide;
-use handover_application::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
-use handover_domain::{CancelReason, Order, OrderStatus, ProductStatus};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetter, DeadLetterStatus};
+use marketplace::ports::OrderSide;
+use marketplace::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+use marketplace_domain::{CancelReason, Order, OrderStatus, ProductStatus};
 
 use super::super::journal::Step;
 use small_day::{

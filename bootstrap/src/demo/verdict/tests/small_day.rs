@@ -7,16 +7,16 @@ mod effects;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::ListingEntry;
-use handover_application::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
-use handover_domain::{
-    CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
-    PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus, RefundId, RefundResult,
-    Settlement, Shipment, UserId,
-};
 use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId};
 use handover_outbox::ports::{
     ConsumeRecord, Consumed, DeadLetter, DeadLetterStatus, EventMetadata, OutboxRow,
+};
+use marketplace::ports::ListingEntry;
+use marketplace::queues::{INVENTORY_QUEUE, TIMEOUT_QUEUE, WEBHOOK_QUEUE};
+use marketplace_domain::{
+    CancelCause, Currency, EventBody, EventType, Money, NewOrder, Order, OrderAction, OrderActor, Payment,
+    PaymentResult, PaymentStatus, PointsRules, Product, ProductAction, ProductStatus, RefundId, RefundResult,
+    Settlement, Shipment, UserId,
 };
 
 use super::super::super::books::Books;

@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{
+use handover_events::{IdError, MAX_ID, Trace};
+use marketplace_domain::{
     AskedAssets, CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order,
     OrderRefusal, OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus, Shipment,
     Title,
 };
-use handover_events::{IdError, MAX_ID, Trace};
 use proptest::prelude::*;
 
 pub(crate) const BUYER: i64 = 10_001;

@@ -1,7 +1,7 @@
 //! The payloads of spec §3 as a table, written down independently of the code that reads and writes them.
 
-use handover_domain::{EventBody, EventType};
 use handover_events::{Envelope, EnvelopeError};
+use marketplace_domain::{EventBody, EventType};
 use serde_json::{Map, Value};
 
 use crate::common::at;

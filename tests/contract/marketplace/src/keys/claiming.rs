@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{KeptRequest, RequestScope, StoredAnswer};
 use handover_contract::samples::AWKWARD;
 use handover_events::TenantId;
 use handover_outbox::ports::Changed;
+use marketplace::ports::{KeptRequest, RequestScope, StoredAnswer};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 

@@ -1,7 +1,7 @@
 //! Leases and answers end.
 
-use handover_application::ports::{KeptRequest, StoredAnswer};
 use handover_outbox::ports::Changed;
+use marketplace::ports::{KeptRequest, StoredAnswer};
 
 use super::claiming::exactly_one_of_a_crowd;
 use super::{Became, KEEP, KeysRig, LEASE, MARGIN, claim, claim_of, fresh_scope};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::{
+use marketplace::ports::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
 };
 

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
-use handover_application::ports::Taken;
+use marketplace::ports::Taken;
 
 fn day() -> TimeDelta {
     TimeDelta::days(1)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_application::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 
 pub mod clocks;
 pub mod playing;

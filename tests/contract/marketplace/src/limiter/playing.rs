@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use handover_application::ports::{Bucket, Taken};
+use marketplace::ports::{Bucket, Taken};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::strategy::ValueTree;

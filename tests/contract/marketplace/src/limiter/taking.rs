@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_application::ports::{LimitKey, Party, Taken};
+use marketplace::ports::{LimitKey, Party, Taken};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 

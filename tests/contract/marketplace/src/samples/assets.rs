@@ -1,11 +1,11 @@
 //! Coupons, holds, balances, postings and refunds.
 
 use handover_contract::samples::{event_id, later, start};
-use handover_domain::{
+use handover_events::TenantId;
+use marketplace_domain::{
     Account, Asset, AssetOperation, Balance, Coupon, CouponId, CouponStatus, Currency, Entry, Hold,
     HoldStatus, OperationKey, OperationKind, Posting, Purse, Refund, RefundCause, RefundId, RefundStatus,
 };
-use handover_events::TenantId;
 
 use super::{money, order_id, payment_id, trace, user};
 

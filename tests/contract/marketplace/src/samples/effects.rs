@@ -1,11 +1,11 @@
 //! Effects of the marketplace's consumers.
 
-use handover_application::ports::{
+use handover_contract::samples::{event_id, start};
+use handover_events::TenantId;
+use marketplace::ports::{
     CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
 };
-use handover_contract::samples::{event_id, start};
-use handover_domain::{CreditStep, OrderStatus};
-use handover_events::TenantId;
+use marketplace_domain::{CreditStep, OrderStatus};
 
 use super::{order_id, product_id, user};
 

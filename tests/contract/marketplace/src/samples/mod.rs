@@ -11,11 +11,11 @@ pub use requests::*;
 
 use chrono::{DateTime, Utc};
 use handover_contract::samples::{later, start};
-use handover_domain::{
+use handover_events::{TenantId, Trace};
+use marketplace_domain::{
     CancelReason, Currency, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, Payment, PaymentId,
     PaymentStatus, Product, ProductId, ProductStatus, Shipment, Title, UserId,
 };
-use handover_events::{TenantId, Trace};
 
 /// A user.
 pub fn user(number: i64) -> UserId {

@@ -1,8 +1,8 @@
 //! Requests under idempotency keys.
 
-use handover_application::ports::{KeptRequest, RequestScope, RequestState, StoredAnswer};
 use handover_contract::samples::{later, start};
 use handover_events::TenantId;
+use marketplace::ports::{KeptRequest, RequestScope, RequestState, StoredAnswer};
 
 use super::user;
 

@@ -3,9 +3,9 @@
 use chrono::TimeDelta;
 use handover_contract::racing::{RACERS, race};
 use handover_contract::samples::{later, start, tenant};
-use handover_domain::{Balance, Purse};
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::StoreError;
+use marketplace_domain::{Balance, Purse};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{balance, user};

@@ -4,8 +4,8 @@ use chrono::TimeDelta;
 use handover_contract::racing::{one_changed, race};
 use handover_contract::samples::{later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use handover_domain::{Coupon, CouponStatus, Money};
 use handover_events::{MAX_ID, TenantId};
+use marketplace_domain::{Coupon, CouponStatus, Money};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{coupon, coupon_id, coupon_moved_to, money, order_id, user};

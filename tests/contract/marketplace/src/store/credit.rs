@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{BuyerCredit, CreditChange, MarketStore};
 use handover_contract::samples::{event_id, later, tenant};
 use handover_contract::within;
-use handover_domain::{CreditCounts, CreditStep};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
+use marketplace::ports::{BuyerCredit, CreditChange, MarketStore};
+use marketplace_domain::{CreditCounts, CreditStep};
 use tokio::sync::Barrier;
 
 use super::{MarketRig, in_unit, view};

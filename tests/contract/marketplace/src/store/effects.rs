@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use handover_application::ports::{
+use handover_contract::samples::{event_id, later, start, tenant};
+use handover_contract::within;
+use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
+use marketplace::ports::{
     EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
     OrderSide,
 };
-use handover_contract::samples::{event_id, later, start, tenant};
-use handover_contract::within;
-use handover_domain::CreditStep;
-use handover_events::TenantId;
-use handover_outbox::ports::StoreError;
+use marketplace_domain::CreditStep;
 use tokio::sync::Barrier;
 
 use super::{MarketRig, in_unit, view};

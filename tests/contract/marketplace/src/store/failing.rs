@@ -1,11 +1,11 @@
 //! Units in which the write of a row failed.
 
-use handover_application::ports::Work;
 use handover_contract::samples::{event, event_id};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use handover_domain::{Order, PaymentStatus, Product};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
+use marketplace::ports::Work;
+use marketplace_domain::{Order, PaymentStatus, Product};
 
 use super::units::write_rows;
 use super::{MarketRig, begin, in_unit, view};

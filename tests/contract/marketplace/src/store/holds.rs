@@ -4,8 +4,8 @@ use chrono::TimeDelta;
 use handover_contract::racing::{RACERS, one_succeeded, race};
 use handover_contract::samples::{later, start, tenant};
 use handover_contract::work::is_conflict;
-use handover_domain::{Asset, Hold, HoldStatus};
 use handover_events::{MAX_ID, TenantId};
+use marketplace_domain::{Asset, Hold, HoldStatus};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{coupon_id, hold, hold_moved_to, order_id, user};

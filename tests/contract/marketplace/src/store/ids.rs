@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use handover_application::ports::{IdKind, IdState};
 use handover_contract::samples::tenant;
 use handover_contract::within;
-use handover_domain::{Coupon, Order, Payment, Product, Refund};
 use handover_outbox::ports::StoreError;
+use marketplace::ports::{IdKind, IdState};
+use marketplace_domain::{Coupon, Order, Payment, Product, Refund};
 use tokio::sync::Barrier;
 
 use super::{MarketRig, begin, in_unit};

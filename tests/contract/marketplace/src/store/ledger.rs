@@ -1,13 +1,13 @@
 //! The ledger: operations under their keys, and their entries.
 
 use chrono::TimeDelta;
-use handover_application::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
 use handover_contract::racing::{one_succeeded, race};
 use handover_contract::samples::{event_id, later, start, tenant};
 use handover_contract::work::is_conflict;
-use handover_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::{Numbered, StoreError};
+use marketplace::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
+use marketplace_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{

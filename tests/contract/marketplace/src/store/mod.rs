@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use handover_application::ports::{MarketStore, MarketView, Work};
 use handover_contract::store::StoreRig;
 use handover_contract::within;
+use marketplace::ports::{MarketStore, MarketView, Work};
 
 pub mod balances;
 pub mod coupons;

@@ -1,10 +1,10 @@
 //! Notifications: each party is notified once of each status of an order.
 
-use handover_application::ports::{Notification, OrderSide};
 use handover_contract::samples::{later, tenant};
-use handover_domain::OrderStatus;
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
+use marketplace::ports::{Notification, OrderSide};
+use marketplace_domain::OrderStatus;
 
 use super::{MarketRig, in_unit, view};
 use crate::samples::{notification, order_id, user};

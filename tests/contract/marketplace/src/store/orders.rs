@@ -1,11 +1,11 @@
 //! Orders.
 
 use chrono::TimeDelta;
-use handover_application::ports::OrderSide;
 use handover_contract::samples::{AWKWARD, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use handover_domain::{CancelReason, CouponUse, Money, Order, OrderAssets, OrderStatus, Points, Shipment};
 use handover_events::{MAX_ID, TenantId};
+use marketplace::ports::OrderSide;
+use marketplace_domain::{CancelReason, CouponUse, Money, Order, OrderAssets, OrderStatus, Points, Shipment};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{coupon_id, money, order, order_id, order_moved_to, product_id, refund_id, user};

@@ -2,8 +2,8 @@
 
 use handover_contract::samples::{AWKWARD, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use handover_domain::{Money, Order, Payment, PaymentStatus};
 use handover_events::{MAX_ID, TenantId, Trace};
+use marketplace_domain::{Money, Order, Payment, PaymentStatus};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{order, order_id, payment, payment_id, settled};

@@ -2,8 +2,8 @@
 
 use handover_contract::samples::{AWKWARD, later, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use handover_domain::{Money, Product, ProductAction, ProductStatus};
 use handover_events::{MAX_ID, TenantId};
+use marketplace_domain::{Money, Product, ProductAction, ProductStatus};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{product, product_id, title, user};

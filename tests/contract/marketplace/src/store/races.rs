@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use handover_contract::racing::{RACERS, one_changed, one_succeeded, race};
 use handover_contract::samples::{event, later};
-use handover_domain::{OrderStatus, PaymentStatus, ProductAction};
 use handover_events::TenantId;
 use handover_outbox::ports::Changed;
+use marketplace_domain::{OrderStatus, PaymentStatus, ProductAction};
 use tokio::sync::Barrier;
 
 use super::{MarketRig, in_unit, view};

@@ -4,8 +4,8 @@ use chrono::TimeDelta;
 use handover_contract::racing::{one_changed, one_succeeded, race};
 use handover_contract::samples::{AWKWARD, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use handover_domain::{Currency, Money, Refund, RefundCause, RefundStatus};
 use handover_events::{MAX_ID, TenantId, Trace};
+use marketplace_domain::{Currency, Money, Refund, RefundCause, RefundStatus};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{money, order_id, refund, refund_id, refund_moved_to};

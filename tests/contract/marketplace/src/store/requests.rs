@@ -1,10 +1,10 @@
 //! Requests under idempotency keys.
 
 use chrono::TimeDelta;
-use handover_application::ports::{KeptRequest, RequestScope, RequestState};
 use handover_contract::racing::{one_changed, one_succeeded, race};
 use handover_contract::samples::{AWKWARD, later, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
+use marketplace::ports::{KeptRequest, RequestScope, RequestState};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{answered_request, kept_request, scope, user};

@@ -1,11 +1,11 @@
 //! Rows of the marketplace and events of one unit of work: they are there together or not at all.
 
-use handover_application::ports::{ListingChangeKind, MarketView, Work};
 use handover_contract::samples::{confirmed, event, event_id, later};
 use handover_contract::work::{changes_one, commit};
 use handover_contract::{MOST_POLLS, cut_after, eventually, within};
-use handover_domain::{PaymentStatus, ProductAction};
 use handover_events::TenantId;
+use marketplace::ports::{ListingChangeKind, MarketView, Work};
+use marketplace_domain::{PaymentStatus, ProductAction};
 
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{

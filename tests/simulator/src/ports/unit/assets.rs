@@ -1,9 +1,9 @@
 //! Coupons, holds, balances, the ledger and refunds: each hold ends once and as its order did, no more goes back than came.
 
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::{Faulty, passes_on};
 use crate::faults::CrashPoint;

@@ -1,9 +1,9 @@
 //! The consume log: attempts are counted one by one, and rest as long as they should.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;

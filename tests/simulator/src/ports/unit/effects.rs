@@ -1,9 +1,9 @@
 //! What consumers write: each effect may be what breaks its handler.
 
-use handover_application::ports::*;
-use handover_domain::OrderId;
 use handover_events::EventId;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::OrderId;
 
 use super::{Faulty, passes_on};
 use crate::faults::Fault;

@@ -1,7 +1,7 @@
 //! Leases of partitions, and blocks of ids.
 
-use handover_application::ports::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::passes_on;
 

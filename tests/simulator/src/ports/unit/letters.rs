@@ -1,8 +1,8 @@
 //! Dead letters, and the audit log of what operators do with them.
 
-use handover_application::ports::*;
 use handover_events::{ConsumeStatus, EventId};
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::{Faulty, passes_on};
 use crate::machines::NOTHING;

@@ -1,8 +1,8 @@
 //! Products, orders and payments: each write is a step of a state machine.
 
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::{Faulty, passes_on};
 

@@ -13,8 +13,8 @@ mod reads;
 mod requests;
 
 use async_trait::async_trait;
-use handover_application::ports::{MarketUnit, MarketView, Work};
 use handover_outbox::ports::{Changed, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
+use marketplace::ports::{MarketUnit, MarketView, Work};
 
 use super::Process;
 use super::store::Flavour;

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::OnOutage;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::{Faulty, passes_on};
 use crate::actors::rows_by_hand::{is_by_hand, is_unsendable};

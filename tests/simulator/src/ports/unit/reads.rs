@@ -1,10 +1,10 @@
 //! What is read.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
-use handover_domain::*;
 use handover_events::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
 
 use super::passes_on;
 use crate::faults::CrashPoint;

@@ -1,8 +1,8 @@
 //! Requests under idempotency keys.
 
 use chrono::{DateTime, Utc};
-use handover_application::ports::*;
 use handover_outbox::ports::*;
+use marketplace::ports::*;
 
 use super::passes_on;
 

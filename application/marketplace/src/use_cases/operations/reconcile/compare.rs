@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_domain::{
+use handover_events::{ConsumeStatus, EventId, OutboxStatus};
+use marketplace_domain::{
     Asset, EventBody, EventType, Hold, OperationKey, OperationKind, Order, PaymentStatus, PointsRules,
     RefundStatus,
 };
-use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;

@@ -1,7 +1,7 @@
 //! What is not as it should be.
 
-use handover_domain::OrderId;
 use handover_events::{EventId, TenantId};
+use marketplace_domain::OrderId;
 
 use crate::ports::{EffectKind, EffectOfFact, LedgerFlaw};
 use handover_outbox::ports::DeadLetter;

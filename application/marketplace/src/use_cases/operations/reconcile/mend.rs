@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::{ConsumeStatus, EventId};
+use marketplace_domain::{
     Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Payment,
     PaymentStatus, Posting, Refund, RefundStatus,
 };
-use handover_events::{ConsumeStatus, EventId};
 use serde_json::{Value, json};
 
 use super::compare::Consumers;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{
+use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
+use marketplace_domain::{
     Asset, AssetOperation, EventBody, OperationKind, OrderStatus, Payment, PaymentSettled, PaymentStatus,
     Refund, RefundCause, RefundSettled, RefundStatus,
 };
-use handover_events::{ConsumeStatus, EventId, HistoryKind, OutboxStatus};
 
 use super::{Shares, Sight, TimelineItem, TimelineKind};
 use crate::App;

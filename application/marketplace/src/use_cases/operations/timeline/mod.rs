@@ -3,8 +3,8 @@
 mod items;
 
 use chrono::{DateTime, Utc};
-use handover_domain::{AggregateType, EventType, Order, OrderActor, OrderId};
 use handover_events::{AggregateRef, EventId, TenantId};
+use marketplace_domain::{AggregateType, EventType, Order, OrderActor, OrderId};
 
 use crate::ports::MarketView;
 use crate::use_cases::UseCaseError;

@@ -2,13 +2,13 @@
 //! the domain.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_application::ports::AccountTotal;
-use handover_domain::{
+use handover_events::TenantId;
+use handover_outbox::ports::OutboxRow;
+use marketplace::ports::AccountTotal;
+use marketplace_domain::{
     Account, AskedAssets, Asset, AssetOperation, Balance, Coupon, CouponStatus, Entry, EventBody, Hold,
     Money, OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, UserId,
 };
-use handover_events::TenantId;
-use handover_outbox::ports::OutboxRow;
 
 use super::{HELD, REFUNDED, REFUSED, SmallDay};
 

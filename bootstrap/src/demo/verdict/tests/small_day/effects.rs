@@ -1,11 +1,11 @@
 //! What the events of the small day leave behind beside assets.
 
-use handover_application::ports::{
-    BuyerCredit, CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
-};
-use handover_domain::{CreditStep, EventBody, OrderId, UserId};
 use handover_events::TenantId;
 use handover_outbox::ports::OutboxRow;
+use marketplace::ports::{
+    BuyerCredit, CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
+};
+use marketplace_domain::{CreditStep, EventBody, OrderId, UserId};
 
 use super::SmallDay;
 
