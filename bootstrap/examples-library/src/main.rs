@@ -16,9 +16,6 @@ use handover_outbox::{
 use handover_sql::{DatabaseBroker, Session, SqlStore, SqliteOptions, values};
 use handover_system::{OsChance, SystemClock};
 
-#[cfg(test)]
-mod tests;
-
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The command: the book's own row and the event that announces it are one transaction.
@@ -148,7 +145,7 @@ async fn settled(outbox: &Outbox, events: usize) -> Result<(), Error> {
 }
 
 /// Lends three books, one of them twice, delivers everything a second time, and looks at what it left.
-pub(crate) async fn run() -> Result<Vec<String>, Error> {
+async fn run() -> Result<Vec<String>, Error> {
     let folder = tempfile::tempdir()?;
     let library = library(&folder.path().join("library.db")).await?;
     let outbox = &library.outbox;

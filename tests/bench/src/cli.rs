@@ -3,8 +3,8 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use clap::{Parser, ValueEnum};
-use handover::cli::{Common, OutputArgs};
-use handover::config::Sources;
+use marketplace_wiring::config::Sources;
+use marketplace_wiring::terminal::{Common, OutputArgs};
 
 const HELP: &str = "\
 Every figure is reported beside a baseline: the same work with the plain drivers, on the same

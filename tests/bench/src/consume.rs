@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use handover::progress::Progress;
 use handover_outbox::ConsumerSettings;
 use handover_outbox::consumers::{Consumer, Subscriber};
 use marketplace::handlers::Fulfillment;
 use marketplace::queues::FULFILLMENT_QUEUE;
+use marketplace_wiring::terminal::progress::Progress;
 use tokio::time::Instant;
 
 use crate::backlog::{self, Backlog};

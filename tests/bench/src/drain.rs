@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use handover::progress::Progress;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::RelayId;
 use handover_outbox::relay::Relay;
+use marketplace_wiring::terminal::progress::Progress;
 use tokio::time::{Duration, Instant};
 
 use crate::backlog::{self, Backlog};

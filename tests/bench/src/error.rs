@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use handover::config::ConfigErrors;
-use handover::{Exit, Failure};
+use marketplace_wiring::config::ConfigErrors;
+use marketplace_wiring::{Exit, Failure};
 
 use crate::baseline::BaselineError;
 

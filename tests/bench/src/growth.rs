@@ -1,7 +1,7 @@
 //! `growth`: `drain` with more and more sent rows in the table. The baseline is the same drain with an empty table: on
 //! servers a copy of the outbox, swapped in for each of its turns; on SQLite, which has no copy, measured first.
 
-use handover::progress::Progress;
+use marketplace_wiring::terminal::progress::Progress;
 
 use crate::backlog::{self, Backlog};
 use crate::baseline::Connection;

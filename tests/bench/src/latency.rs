@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use handover::progress::Progress;
 use marketplace::queues::INVENTORY_QUEUE;
 use marketplace::service::Roles;
 use marketplace::use_cases::{PlaceOrder, place_order};
 use marketplace::{App, service};
 use marketplace_domain::ProductId;
+use marketplace_wiring::terminal::progress::Progress;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 

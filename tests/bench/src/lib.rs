@@ -32,11 +32,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use handover::cli::Output;
-use handover::commands::{note, say};
-use handover::progress::Progress;
-use handover::signals::StopSignals;
-use handover::{Exit, Failure};
+use marketplace_wiring::signals::StopSignals;
+use marketplace_wiring::terminal::Output;
+use marketplace_wiring::terminal::progress::Progress;
+use marketplace_wiring::terminal::{note, say};
+use marketplace_wiring::{Exit, Failure};
 
 use cli::{BenchArgs, Mode};
 pub use error::BenchError;

@@ -1,7 +1,7 @@
 //! URLs of database and broker with their passwords: the baseline connects without the adapters of the service.
 
-use handover::Failure;
-use handover::config::{Config, Described, Origin, Shown, Sources};
+use marketplace_wiring::Failure;
+use marketplace_wiring::config::{Config, Described, Origin, Shown, Sources};
 
 use crate::error::{BenchError, usage_error};
 

@@ -1,7 +1,7 @@
 //! The report: a table for people, JSON for programs.
 
-use handover::cli::Output;
-use handover::output;
+use marketplace_wiring::terminal::Output;
+use marketplace_wiring::terminal::output;
 use serde::Serialize;
 
 use crate::cli::Mode;

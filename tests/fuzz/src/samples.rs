@@ -1,7 +1,7 @@
 //! What each decoder takes, to begin with: written down, or out of the documents of the service.
 
-use handover::config::{Config, Shown, Sources};
 use marketplace_domain::EventType;
+use marketplace_wiring::config::{Config, Shown, Sources};
 use serde_json::{Map, Value, json};
 
 const ENVELOPE: &str =

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use handover::config::{Config, ConfigError, Sources};
 use handover_events::Envelope;
 use hmac::{Hmac, KeyInit, Mac};
 use marketplace_domain::{EventBody, EventType};
 use marketplace_http::{KeySet, TokenRules, Tokens};
+use marketplace_wiring::config::{Config, ConfigError, Sources};
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 13] = [
+const CRATES: [(&str, &str, &str); 15] = [
     ("domain/events", "handover-events", "serde = '1'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
     ("application/outbox", "handover-outbox", "handover-events = { path = '../../domain/events' }"),
@@ -34,7 +34,17 @@ const CRATES: [(&str, &str, &str); 13] = [
         "handover-sql = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
     ("bootstrap/examples-library", "library", "handover-sql = { path = '../../adapters/sql/outbox' }"),
-    ("bootstrap", "handover", "marketplace-sql = { path = '../adapters/sql/marketplace' }\naxum = '0.8'"),
+    (
+        "bootstrap/wiring",
+        "marketplace-wiring",
+        "marketplace-sql = { path = '../../adapters/sql/marketplace' }\naxum = '0.8'",
+    ),
+    ("bootstrap/demo", "marketplace-demo", "marketplace-wiring = { path = '../wiring' }"),
+    (
+        "bootstrap/service",
+        "handover",
+        "marketplace-wiring = { path = '../wiring' }\nmarketplace-demo = { path = '../demo' }",
+    ),
     (
         "tests/contract/outbox",
         "handover-contract",
@@ -45,7 +55,7 @@ const CRATES: [(&str, &str, &str); 13] = [
         "marketplace-contract",
         "handover-contract = { path = '../outbox' }\nmarketplace = { path = '../../../application/marketplace' }",
     ),
-    ("tests", "handover-tests", "handover = { path = '../bootstrap' }\nreqwest = '0.13'"),
+    ("tests", "handover-tests", "handover = { path = '../bootstrap/service' }\nreqwest = '0.13'"),
 ];
 
 pub(crate) struct Fixture(TempDir);
@@ -56,7 +66,7 @@ impl Fixture {
         fs::write(
             fixture.root().join("Cargo.toml"),
             "[workspace]\nresolver = '3'\n\
-             members = ['domain/*', 'application/*', 'adapters/*/*', 'bootstrap', 'bootstrap/examples-library', 'tests', \
+             members = ['domain/*', 'application/*', 'adapters/*/*', 'bootstrap/*', 'tests', \
              'tests/contract/*']\n\
              [workspace.dependencies]\ndatabase = { package = 'sqlx', version = '0.9' }\n",
         )?;

@@ -32,7 +32,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines that are appended to its manifest, and the crate it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 43] = [
+const FORBIDDEN: [(&str, &str, &str); 46] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     (
@@ -71,7 +71,7 @@ const FORBIDDEN: [(&str, &str, &str); 43] = [
         "[dev-dependencies]\nhandover-sql = { path = '../../adapters/sql/outbox' }",
         "handover-sql",
     ),
-    ("application/marketplace", "handover = { path = '../../bootstrap' }", "handover"),
+    ("application/marketplace", "handover = { path = '../../bootstrap/service' }", "handover"),
     ("application/marketplace", "axum = '0.8'", "axum"),
     ("application/marketplace", "hyper = '1'", "hyper"),
     ("application/marketplace", "hyper-rustls = '0.27'", "hyper-rustls"),
@@ -90,17 +90,24 @@ const FORBIDDEN: [(&str, &str, &str); 43] = [
         "[dev-dependencies]\nhandover-sql = { path = '../../sql/outbox' }",
         "handover-sql",
     ),
-    ("adapters/sql/outbox", "handover = { path = '../../../bootstrap' }", "handover"),
+    ("adapters/sql/outbox", "handover = { path = '../../../bootstrap/service' }", "handover"),
     ("adapters/sql/outbox", "handover-tests = { path = '../../../tests' }", "handover-tests"),
-    ("bootstrap", "handover-tests = { path = '../tests' }", "handover-tests"),
+    ("bootstrap/wiring", "handover-tests = { path = '../../tests' }", "handover-tests"),
+    ("bootstrap/wiring", "marketplace-demo = { path = '../demo' }", "marketplace-demo"),
+    ("bootstrap/demo", "handover = { path = '../service' }", "handover"),
+    (
+        "bootstrap/service",
+        "handover-contract = { path = '../../tests/contract/outbox' }",
+        "handover-contract",
+    ),
     (
         "bootstrap/examples-library",
         "marketplace-domain = { path = '../../domain/marketplace' }",
         "marketplace-domain",
     ),
-    ("bootstrap/examples-library", "handover = { path = '..' }", "handover"),
+    ("bootstrap/examples-library", "handover = { path = '../service' }", "handover"),
     ("tests/contract/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
-    ("tests/contract/outbox", "handover = { path = '../../../bootstrap' }", "handover"),
+    ("tests/contract/outbox", "handover = { path = '../../../bootstrap/service' }", "handover"),
     (
         "tests/contract/outbox",
         "handover-memory = { path = '../../../adapters/memory/outbox' }",

@@ -1,4 +1,4 @@
-//! Which crate may name which: domain <- application <- adapters <- bootstrap, and within a layer the marketplace's half the
+//! Which crate may name which: domain <- application <- adapters <- wiring <- demo <- programs, and within a layer the marketplace's half the
 //! toolkit's; never back.
 //!
 //! Reads what cargo itself makes of the manifests, so a dependency that is renamed, inherited, optional or
@@ -34,7 +34,12 @@ enum Layer {
     Adapter,
     /// The contract suite, which a third party runs on an adapter of its own.
     Contract,
-    Bootstrap,
+    /// What puts adapters behind ports.
+    Wiring,
+    /// The market day on it.
+    Demo,
+    /// Programs.
+    Program,
     Tests,
 }
 
@@ -67,8 +72,10 @@ impl Place<'_> {
             ["adapters", _] => (Layer::Adapter, Half::Marketplace),
             ["tests", "contract", "outbox"] => (Layer::Contract, Half::Toolkit),
             ["tests", "contract", "marketplace"] => (Layer::Contract, Half::Marketplace),
-            ["bootstrap", "examples-library"] => (Layer::Bootstrap, Half::Toolkit),
-            ["bootstrap"] => (Layer::Bootstrap, Half::Marketplace),
+            ["bootstrap", "examples-library"] => (Layer::Program, Half::Toolkit),
+            ["bootstrap", "wiring"] => (Layer::Wiring, Half::Marketplace),
+            ["bootstrap", "demo"] => (Layer::Demo, Half::Marketplace),
+            ["bootstrap", "service"] => (Layer::Program, Half::Marketplace),
             ["tests"] | ["tests", _] => (Layer::Tests, Half::Marketplace),
             _ => return None,
         };
@@ -83,8 +90,13 @@ impl Place<'_> {
             Layer::Tests => true,
             _ if self.layer == other.layer => self.is_built_on(other),
             Layer::Contract => other.layer < Layer::Adapter,
-            Layer::Bootstrap => other.layer < Layer::Contract,
-            Layer::Domain | Layer::Application | Layer::Adapter => other.layer < self.layer,
+            Layer::Wiring | Layer::Demo | Layer::Program if other.layer == Layer::Contract => false,
+            Layer::Domain
+            | Layer::Application
+            | Layer::Adapter
+            | Layer::Wiring
+            | Layer::Demo
+            | Layer::Program => other.layer < self.layer,
         }
     }
 
@@ -200,7 +212,7 @@ fn may_use_library(layer: Layer, kind: Option<Kind>, name: &str) -> bool {
         Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
         Layer::Domain => DOMAIN_MAY_USE.contains(&name),
         Layer::Application | Layer::Contract => !touches_the_world(name),
-        Layer::Adapter | Layer::Bootstrap | Layer::Tests => true,
+        Layer::Adapter | Layer::Wiring | Layer::Demo | Layer::Program | Layer::Tests => true,
     }
 }
 

@@ -2,7 +2,7 @@
 //! itself is given again here by the end check that scenarios and faults rely on, which reads the same file with SQL of its
 //! own.
 //!
-//! Small days: `bootstrap/tests/cli/demo.rs`.
+//! Small days: `bootstrap/service/tests/cli/demo.rs`.
 
 use std::fs::File;
 use std::path::Path;

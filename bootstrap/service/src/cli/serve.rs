@@ -1,0 +1,65 @@
+//! What `serve` takes.
+
+use clap::Args;
+use marketplace::service::Roles;
+
+use super::{Address, Common};
+use marketplace_wiring::Failure;
+use marketplace_wiring::Parts;
+use marketplace_wiring::config::Config;
+
+/// What `serve` takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServeArgs {
+    /// What every command takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// Where the API listens.
+    #[command(flatten)]
+    pub address: Address,
+    /// Which parts run here: api, relay, consumers, jobs [default: all of them]
+    #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = parse_part)]
+    pub roles: Vec<Part>,
+}
+
+/// A part of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The HTTP API.
+    Api,
+    /// Publishes the outbox.
+    Relay,
+    /// Apply events.
+    Consumers,
+    /// Sweeps.
+    Jobs,
+}
+
+impl ServeArgs {
+    /// The parts that were named, or all if none was.
+    pub fn parts(&self) -> Parts {
+        if self.roles.is_empty() {
+            return Parts::ALL;
+        }
+        let has = |part| self.roles.contains(&part);
+        Parts {
+            api: has(Part::Api),
+            roles: Roles { relay: has(Part::Relay), consumers: has(Part::Consumers), jobs: has(Part::Jobs) },
+        }
+    }
+
+    /// The configuration of this process with these flags.
+    pub fn load(&self) -> Result<Config, Failure> {
+        Ok(Config::load(&self.common.sources(&[self.address.flag()]))?)
+    }
+}
+
+fn parse_part(name: &str) -> Result<Part, String> {
+    match name {
+        "api" => Ok(Part::Api),
+        "relay" => Ok(Part::Relay),
+        "consumers" => Ok(Part::Consumers),
+        "jobs" => Ok(Part::Jobs),
+        _ => Err("known are api, relay, consumers, jobs".to_owned()),
+    }
+}

@@ -1,0 +1,163 @@
+use clap::CommandFactory;
+use handover_events::OutboxStatus;
+use marketplace::Role;
+use marketplace::service::Roles;
+
+use super::*;
+use marketplace_wiring::Parts;
+use marketplace_wiring::terminal::Output;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split(' '))
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn nothing_is_serve_with_all_parts_and_takes_its_flags() {
+    let cli = parse("handover --listen 127.0.0.1:0 --database sqlite://a.db").unwrap();
+    assert!(cli.command.is_none());
+    assert_eq!(cli.serve.address.listen.as_deref(), Some("127.0.0.1:0"));
+    assert_eq!(cli.serve.parts(), Parts::ALL);
+}
+
+#[test]
+fn roles_name_the_parts_that_run() {
+    let Some(Command::Serve(serve)) = parse("handover serve --roles api,jobs").unwrap().command else {
+        panic!("serve was asked for")
+    };
+    let parts = serve.parts();
+    assert_eq!(parts, Parts { api: true, roles: Roles { relay: false, consumers: false, jobs: true } });
+    assert!(parse("handover serve --roles api,web").is_err());
+}
+
+#[test]
+fn a_token_has_one_hour_tenant_1_and_the_role_user_unless_told_otherwise() {
+    let Some(Command::Token(token)) = parse("handover token --user 10001").unwrap().command else {
+        panic!("token was asked for")
+    };
+    assert_eq!((token.user, token.tenant, token.ttl.as_secs()), (10001, 1, 3600));
+    assert_eq!(token.roles, [Role::User]);
+    let line = "handover token --user 1 --role user --role operator --tenant 2 --ttl 15m";
+    let Some(Command::Token(token)) = parse(line).unwrap().command else { panic!("token was asked for") };
+    assert_eq!((token.tenant, token.ttl.as_secs()), (2, 900));
+    assert_eq!(token.roles, [Role::User, Role::Operator]);
+}
+
+#[test]
+fn what_means_nothing_is_a_usage_error() {
+    for line in [
+        "handover token",
+        "handover token --user 0",
+        "handover token --user me",
+        "handover token --user 1 --role admin",
+        "handover token --user 1 --ttl 0s",
+        "handover token --user 1 --ttl 400d",
+        "handover --listen",
+        "handover fly",
+        "handover --database a serve",
+        "handover outbox",
+        "handover outbox show",
+        "handover outbox list --status lost",
+        "handover outbox list --tenant 0",
+        "handover outbox list --limit 0",
+        "handover outbox list --output xml",
+        "handover dlq list --limit 10001",
+        "handover dlq list --status dead",
+        "handover dlq replay",
+        "handover dlq replay e-1 --all",
+        "handover dlq replay e-1 --event-type ORDER_PAID",
+        "handover dlq replay --all --queue inventory.update.queue",
+        "handover dlq discard --all",
+        "handover dlq discard --reason r",
+        "handover dlq discard --all --reason ",
+        "handover outbox redrive e-1 --status failed",
+        "handover outbox redrive --per-second 0 e-1",
+        "handover outbox redrive --per-second 10001 e-1",
+        "handover outbox redrive --from today",
+        "handover outbox release Order",
+        "handover outbox release Order x",
+        "handover order timeline",
+        "handover order timeline 0",
+        "handover audit",
+        "handover reconcile --since soon",
+        "handover reconcile --since 2h --from 2026-01-31T08:00:00Z",
+        "handover reconcile --to 2026-01-31T08:00:00Z",
+        "handover reconcile --tenant 0",
+        "handover completions ash",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn a_refused_value_is_explained_in_words_of_the_program() {
+    let library =
+        ["invalid digit", "number too large", "time unit", "in range", "premature end", "from empty"];
+    for (line, said) in [
+        ("handover outbox list --limit many", "write a whole number from 1 to 1000"),
+        ("handover outbox list --limit 1001", "write a whole number from 1 to 1000"),
+        ("handover outbox list --aggregate-id x", "write a whole number from"),
+        ("handover outbox list --cursor x", "write the `nextCursor` of an earlier answer"),
+        ("handover outbox list --tenant x", "integer from 1 to"),
+        ("handover outbox redrive --from today", "write it as 2026-01-31T08:00:00Z"),
+        ("handover outbox release Order x", "write a whole number from"),
+        ("handover dlq list --limit 0", "write a whole number from 1 to 10000"),
+        ("handover dlq list --cursor 0", "write the `nextCursor` of an earlier answer"),
+        ("handover token --user 99999999999999999999", "write a whole number from 1 to 9007199254740991"),
+        ("handover token --user 1 --tenant me", "write a whole number from 1 to 9007199254740991"),
+        ("handover token --user 1 --ttl 5", "write a number and its unit: 15m, 1h or 7d"),
+        ("handover reconcile --since soon", "write a number and its unit: 15m, 1h or 7d"),
+        ("handover demo --orders few", "write a whole number from 10 to 20000"),
+        ("handover demo --seed x", "write a whole number from 0 to"),
+        ("handover order timeline x", "integer from 1 to"),
+    ] {
+        let text = parse(line).unwrap_err().to_string();
+        assert!(text.contains(said), "{line}: {text}");
+        assert!(library.iter().all(|words| !text.contains(words)), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_list_has_twenty_rows_of_every_tenant_as_a_table_unless_told_otherwise() {
+    let list = |line| match parse(line).unwrap().command {
+        Some(Command::Outbox(OutboxCommand::List(list))) => list,
+        other => panic!("{other:?}"),
+    };
+    let plain = list("handover outbox list");
+    assert_eq!((plain.page.limit, plain.tenant, plain.output.output), (20, None, Output::Table));
+    let narrow = list("handover outbox list --status retry --aggregate-id -3 --limit 1 --output json");
+    assert_eq!((narrow.status, narrow.aggregate_id), (Some(OutboxStatus::Retry), Some(-3)));
+    assert_eq!((narrow.page.limit, narrow.output.output), (1, Output::Json));
+}
+
+#[test]
+fn letters_are_chosen_by_name_by_filter_or_all_at_once() {
+    let replay = |line| match parse(line).unwrap().command {
+        Some(Command::Dlq(DlqCommand::Replay(replay))) => replay,
+        other => panic!("{other:?}"),
+    };
+    let named = replay("handover dlq replay e-1 e-2 --queue q --dry-run");
+    assert_eq!((named.letters.keys.len(), named.letters.queue.as_deref()), (2, Some("q")));
+    assert!(named.letters.dry_run && !named.letters.all && named.reason.is_none());
+    let narrow = replay("handover dlq replay --queue q --event-type ORDER_PAID --tenant 2 --reason why");
+    assert_eq!((narrow.letters.keys.len(), narrow.letters.tenant.map(|it| it.get())), (0, Some(2)));
+    assert_eq!(narrow.reason.unwrap().as_str(), "why");
+    assert!(replay("handover dlq replay --all").letters.all);
+}
+
+#[test]
+fn every_command_and_every_flag_says_what_it_is() {
+    fn check(command: &clap::Command) {
+        let name = command.get_name();
+        assert!(command.get_about().is_some(), "{name}");
+        for flag in command.get_arguments() {
+            assert!(flag.get_help().is_some(), "{name} {}", flag.get_id());
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&Cli::command());
+}

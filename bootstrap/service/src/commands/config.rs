@@ -1,0 +1,79 @@
+//! `config show`.
+
+use marketplace_wiring::terminal::{Output, output, say};
+use serde_json::{Value, json};
+
+use crate::cli::ConfigShowArgs;
+use marketplace_wiring::Failure;
+use marketplace_wiring::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
+
+/// Every key, its value and where that came from. Refused values are shown and marked; then the errors are explained, and
+/// the exit code is that of a wrong configuration.
+pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
+    let description = Config::describe(&arguments.common.sources(&[]));
+    say(&match arguments.output.output {
+        Output::Table => table(&description),
+        Output::Json => {
+            let item = |setting| item(setting, description.error_of(setting.key));
+            let items: Vec<Value> = description.settings.iter().map(item).collect();
+            let errors: Vec<Value> =
+                description.errors.iter().flat_map(ConfigErrors::iter).map(explained).collect();
+            output::json(&json!({ "items": items, "errors": errors }))
+        }
+    })?;
+    description.errors.map_or(Ok(()), |errors| Err(Failure::Config(errors)))
+}
+
+fn table(description: &Description) -> String {
+    let rows = description.settings.iter();
+    if description.errors.is_none() {
+        return output::table(&["key", "value", "from"], rows.map(row));
+    }
+    let marked = rows.map(|setting| {
+        let mark = description.error_of(setting.key).map_or(String::new(), |_| "refused".to_owned());
+        row(setting).into_iter().chain([mark]).collect()
+    });
+    output::table(&["key", "value", "from", "error"], marked)
+}
+
+fn row(setting: &Described) -> Vec<String> {
+    let value = match &setting.value {
+        Shown::Value { text, .. } => text.clone(),
+        Shown::Hidden => "(hidden)".to_owned(),
+        Shown::Made => "(made at the first start, kept beside the database file)".to_owned(),
+        Shown::Unset => "(not set)".to_owned(),
+    };
+    let from = match &setting.origin {
+        Origin::Default => "default".to_owned(),
+        Origin::File(path) => path.display().to_string(),
+        Origin::Variable(name) => name.clone(),
+        Origin::Flag(flag) => (*flag).to_owned(),
+    };
+    vec![setting.key.to_owned(), value, from]
+}
+
+fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
+    let (from, name) = match &setting.origin {
+        Origin::Default => ("default", None),
+        Origin::File(path) => ("file", Some(path.display().to_string())),
+        Origin::Variable(name) => ("variable", Some(name.clone())),
+        Origin::Flag(flag) => ("flag", Some((*flag).to_owned())),
+    };
+    let (value, hidden) = match &setting.value {
+        Shown::Value { json, .. } => (json.clone(), false),
+        Shown::Hidden => (Value::Null, true),
+        Shown::Made | Shown::Unset => (Value::Null, false),
+    };
+    json!({
+        "key": setting.key,
+        "value": value,
+        "hidden": hidden,
+        "from": from,
+        "name": name,
+        "error": error.map(explained),
+    })
+}
+
+fn explained(error: &ConfigError) -> Value {
+    json!({ "what": error.to_string(), "why": error.why(), "do": error.remedy() })
+}

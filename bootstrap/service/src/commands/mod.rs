@@ -1,0 +1,85 @@
+//! What the commands do.
+
+mod config;
+mod inspect;
+mod operate;
+mod operator;
+mod reconcile;
+mod serve;
+
+use clap::CommandFactory;
+use marketplace_wiring::edge::TokenAsked;
+use marketplace_wiring::terminal::{Common, say};
+
+use crate::cli::{
+    AuditCommand, Cli, Command, ConfigCommand, DlqCommand, OrderCommand, OutboxCommand, TokenArgs,
+};
+use crate::{asyncapi, doctor};
+use marketplace_wiring::adapters::Database;
+use marketplace_wiring::terminal::output;
+use marketplace_wiring::{Exit, Failure, Secrets, edge, telemetry};
+
+/// Does what the command line says.
+pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        None => serve::serve(&cli.serve).await?,
+        Some(Command::Serve(arguments)) => serve::serve(&arguments).await?,
+        Some(Command::Migrate(common)) => migrate(&common).await?,
+        Some(Command::Doctor(arguments)) => {
+            let report = doctor::examine(&arguments).await;
+            say(&report.written(arguments.output.output))?;
+            return Ok(report.exit());
+        }
+        Some(Command::Demo(arguments)) => return marketplace_demo::run(&arguments).await,
+        Some(Command::Token(arguments)) => token(&arguments)?,
+        Some(Command::Outbox(command)) => outbox(&command).await?,
+        Some(Command::Dlq(DlqCommand::List(arguments))) => inspect::dead_letters(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::Replay(arguments))) => operate::replay(&arguments).await?,
+        Some(Command::Dlq(DlqCommand::Discard(arguments))) => operate::discard(&arguments).await?,
+        Some(Command::Order(OrderCommand::Timeline(arguments))) => inspect::timeline(&arguments).await?,
+        Some(Command::Reconcile(arguments)) => return reconcile::reconcile(&arguments).await,
+        Some(Command::Audit(AuditCommand::List(arguments))) => inspect::audit(&arguments).await?,
+        Some(Command::Queues(arguments)) => inspect::queues(&arguments).await?,
+        Some(Command::Config(ConfigCommand::Show(arguments))) => config::show(&arguments)?,
+        Some(Command::OpenApi) => say(&output::json(&marketplace_http::openapi()))?,
+        Some(Command::AsyncApi(common)) => {
+            let timeout = common.load()?.rules.pending_timeout;
+            say(&output::json(&asyncapi::document(timeout)))?;
+        }
+        Some(Command::Completions { shell }) => completions(shell)?,
+    }
+    Ok(Exit::Done)
+}
+
+async fn outbox(command: &OutboxCommand) -> Result<(), Failure> {
+    match command {
+        OutboxCommand::List(arguments) => inspect::outbox(arguments).await,
+        OutboxCommand::Show(arguments) => inspect::event(arguments).await,
+        OutboxCommand::Redrive(arguments) => operate::redrive(arguments).await,
+        OutboxCommand::Blocked(arguments) => inspect::blocked(arguments).await,
+        OutboxCommand::Release(arguments) => operate::release(arguments).await,
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "handover", &mut script);
+    say(&String::from_utf8_lossy(&script))
+}
+
+async fn migrate(common: &Common) -> Result<(), Failure> {
+    let config = common.load()?;
+    let telemetry = telemetry::install(&config.log);
+    let migrated = Database::migrate(&config.database).await;
+    telemetry.end().await;
+    let versions = migrated?.map(|of| format!("version {} of the {} schema", of.found.unwrap_or(0), of.part));
+    say(&format!("{} is at {}\n", config.database, versions.join(" and ")))
+}
+
+fn token(arguments: &TokenArgs) -> Result<(), Failure> {
+    let config = arguments.common.load()?;
+    let secret = Secrets::jwt(&config)?.ok_or(Failure::IssuedElsewhere)?;
+    let TokenArgs { user, tenant, ref roles, ttl, .. } = *arguments;
+    let token = edge::token(&secret, &config, &TokenAsked { user, tenant, roles, ttl })?;
+    say(&format!("{token}\n"))
+}

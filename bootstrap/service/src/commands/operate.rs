@@ -1,0 +1,159 @@
+//! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: moved on in the database file, whoever serves it.
+
+use handover_events::EventId;
+use handover_outbox::operations;
+use handover_outbox::operations::{
+    DiscardLetters, Letters, MAX_NAMED, Named, RedriveEvents, RedriveFilter, ReplayLetters, Rows,
+};
+use handover_outbox::ports::OutboxFilter;
+use marketplace_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
+use marketplace_wiring::terminal::{Output, note, output, say};
+use serde::Serialize;
+
+use super::operator::Operator;
+use crate::cli::{DlqDiscardArgs, DlqReplayArgs, LettersArgs, OutboxRedriveArgs, OutboxReleaseArgs};
+use marketplace_wiring::Failure;
+use marketplace_wiring::adapters::Reach;
+
+/// `outbox redrive`.
+pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {
+    let rows = rows(arguments)?;
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let command = RedriveEvents {
+        rows,
+        dry_run: arguments.dry_run,
+        pace: arguments.per_second,
+        reason: arguments.reason.clone(),
+    };
+    let redriven = operations::redrive_events(&operator.app.outbox, &operator.acting, command)
+        .await
+        .map_err(|error| operator.failed(error))?;
+    operator.close().await;
+    let missing: Vec<String> = redriven.not_found.iter().map(EventId::to_string).collect();
+    let (matched, more) = (redriven.matched, redriven.more);
+    tell(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
+    named_are_there(&operator, &missing, "event", "handover outbox list")
+}
+
+fn rows(arguments: &OutboxRedriveArgs) -> Result<Rows, Failure> {
+    let usage =
+        |what: String| Failure::Usage { what, remedy: "see handover outbox redrive --help".to_owned() };
+    if !arguments.events.is_empty() {
+        let named = Named::new(arguments.events.clone());
+        return named.map(Rows::Events).ok_or_else(|| usage(too_many("events")));
+    }
+    let filter = OutboxFilter {
+        tenant: arguments.tenant,
+        status: arguments.status,
+        event_type: arguments.event_type.clone(),
+        aggregate_id: arguments.aggregate_id,
+        from: arguments.from,
+        to: arguments.to,
+    };
+    match RedriveFilter::new(filter) {
+        Ok(filter) => Ok(Rows::Filter { filter, after: arguments.cursor }),
+        Err(operations::BadFilter::Empty) => {
+            Err(usage("name events, or a filter such as --status failed".to_owned()))
+        }
+        Err(operations::BadFilter::Pending) => {
+            Err(usage("--status must be failed or sent: others are on their way".to_owned()))
+        }
+    }
+}
+
+/// `outbox release`.
+pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let (kind, id) = (arguments.aggregate_type.clone(), arguments.aggregate_id);
+    let released = operations::release_aggregate(
+        &operator.app.outbox,
+        &operator.acting,
+        Some(arguments.tenant),
+        (kind.clone(), id),
+        arguments.reason.clone(),
+    )
+    .await;
+    let released = released.map_err(|error| {
+        operator.failed_to_find(
+            error,
+            format!("failed event of {kind} {id} that holds others"),
+            "handover outbox blocked",
+        )
+    })?;
+    operator.close().await;
+    tell(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
+}
+
+/// `dlq replay`.
+pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
+    let letters = letters(&arguments.letters, "see handover dlq replay --help")?;
+    let operator = Operator::at(&arguments.common, Reach::Broker).await?;
+    let dry_run = arguments.letters.dry_run;
+    let command = ReplayLetters { letters, dry_run, reason: arguments.reason.clone() };
+    let replayed = operations::replay_dead_letters(&operator.app.outbox, &operator.acting, command)
+        .await
+        .map_err(|error| operator.failed(error))?;
+    operator.close().await;
+    let missing = replayed.not_found.clone();
+    let (matched, refused, more) = (replayed.matched, replayed.refused.len(), replayed.more);
+    tell(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
+    named_are_there(&operator, &missing, "dead letter", "handover dlq list")?;
+    if refused > 0 && !dry_run { Err(Failure::NotReplayed { refused, matched }) } else { Ok(()) }
+}
+
+/// `dlq discard`.
+pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
+    let letters = letters(&arguments.letters, "see handover dlq discard --help")?;
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let dry_run = arguments.letters.dry_run;
+    let command = DiscardLetters { letters, dry_run, reason: arguments.reason.clone() };
+    let discarded = operations::discard_dead_letters(&operator.app.outbox, &operator.acting, command)
+        .await
+        .map_err(|error| operator.failed(error))?;
+    operator.close().await;
+    let missing = discarded.not_found.clone();
+    let (matched, refused, more) = (discarded.matched, discarded.refused.len(), discarded.more);
+    tell(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
+    named_are_there(&operator, &missing, "dead letter", "handover dlq list")?;
+    if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
+}
+
+fn letters(arguments: &LettersArgs, remedy: &str) -> Result<Letters, Failure> {
+    let LettersArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
+    if keys.is_empty() {
+        return Ok(Letters::Filter { queue, event_type, tenant });
+    }
+    let usage = || Failure::Usage { what: too_many("letters"), remedy: remedy.to_owned() };
+    Ok(Letters::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
+}
+
+fn too_many(what: &str) -> String {
+    format!("at most {MAX_NAMED} {what} can be named at a time")
+}
+
+/// Writes the answer.
+fn tell(form: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), Failure> {
+    if matched == 0 {
+        note("nothing is there that fits");
+    }
+    if more {
+        note("there are more: do it again");
+    }
+    say(&match form {
+        Output::Table => output::object(&output::value(view)),
+        Output::Json => output::json(view),
+    })
+}
+
+/// Everything that was named is there.
+fn named_are_there(
+    operator: &Operator,
+    missing: &[String],
+    what: &str,
+    see: &'static str,
+) -> Result<(), Failure> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(operator.missing(format!("{what} {}", missing.join(", ")), see))
+}

@@ -1,0 +1,83 @@
+//! `reconcile`: what should be there compared with what is, in the database itself, whoever serves it.
+
+use chrono::TimeDelta;
+use marketplace::use_cases::operations::{self, GRACE, Reconcile};
+use marketplace_http::views::ReconciliationView;
+use marketplace_wiring::terminal::{Output, note, output, say};
+use serde_json::Value;
+
+use super::operator::Operator;
+use crate::cli::ReconcileArgs;
+use marketplace_wiring::adapters::Reach;
+use marketplace_wiring::{Exit, Failure};
+
+/// Compares, and mends where that was asked for.
+pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure> {
+    const COLUMNS: [&str; 9] = [
+        "kind",
+        "tenantId",
+        "orderId",
+        "eventType",
+        "eventId",
+        "consumer",
+        "idempotencyKey",
+        "mended",
+        "what",
+    ];
+    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let until = arguments.to.unwrap_or_else(|| operator.app.now());
+    let usage = |what: &str| Failure::Usage {
+        what: what.to_owned(),
+        remedy: "see handover reconcile --help".to_owned(),
+    };
+    let since = match arguments.from {
+        Some(from) => Some(from),
+        None => TimeDelta::from_std(arguments.since).ok().and_then(|since| until.checked_sub_signed(since)),
+    };
+    let since = since.ok_or_else(|| usage("--since goes back before the calendar begins"))?;
+    if since >= until {
+        return Err(usage("the time ends before it begins"));
+    }
+    let command = Reconcile {
+        tenant: arguments.tenant,
+        since,
+        until,
+        grace: GRACE,
+        repair: arguments.repair,
+        reason: arguments.reason.clone(),
+    };
+    let told = operations::reconcile(&operator.app, &operator.context, command).await;
+    let told = told.map_err(|error| operator.failed(error))?;
+    operator.close().await;
+    let (is_sound, more) = (told.is_sound(), told.more);
+    let view = output::value(&ReconciliationView::from(told));
+    say(&match arguments.output.output {
+        Output::Json => output::json(&view),
+        Output::Table => written(&view, &COLUMNS),
+    })?;
+    if more {
+        note("there are more findings than are told: look at a shorter time, or mend these first");
+    }
+    if is_sound {
+        return Ok(Exit::Done);
+    }
+    note(match arguments.repair {
+        true => "not all of it could be mended: see `handover order timeline` of what is left",
+        false => "handover reconcile --repair mends what can be mended",
+    });
+    Ok(Exit::Failed)
+}
+
+/// How much was compared, how much of each kind is wrong, and each thing that is.
+fn written(view: &Value, columns: &[&str]) -> String {
+    let whole = view.as_object().into_iter().flatten();
+    let counts = whole.clone().filter(|(name, _)| !matches!(name.as_str(), "findings" | "counts"));
+    let of_kinds = view["counts"].as_object().into_iter().flatten();
+    let lines: serde_json::Map<String, Value> =
+        counts.chain(of_kinds).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let counts = output::object(&Value::Object(lines));
+    match view["findings"].as_array().map_or(&[][..], Vec::as_slice) {
+        [] => counts,
+        findings => format!("{counts}\n{}", output::columns(columns, findings)),
+    }
+}

@@ -1,0 +1,75 @@
+//! What `.deploy` shows is what this program takes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use marketplace_wiring::config::{BrokerChoice, Config, Sources};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn example(name: &str) -> String {
+    fs::read_to_string(root().join(".deploy").join(name)).unwrap()
+}
+
+/// The variables of one service in `compose.yaml`, with secrets where it asks for some.
+fn variables(service: &str) -> Vec<(String, String)> {
+    let compose = example("compose.yaml");
+    let (_, rest) = compose.split_once(&format!("\n  {service}:\n")).unwrap();
+    let lines = rest.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
+    let pairs = lines.filter_map(|line| line.trim().split_once(": "));
+    let set = |(name, value): (&str, &str)| {
+        let value = match name {
+            "HANDOVER_AUTH__JWT_SECRET" => "5f".repeat(32),
+            "HANDOVER_GATEWAY__SECRET" => format!("whsec_{}", "5f".repeat(32)),
+            _ => value.trim_matches('"').to_owned(),
+        };
+        (name.to_owned(), value)
+    };
+    pairs.filter(|(name, _)| name.starts_with("HANDOVER_")).map(set).collect()
+}
+
+fn config(service: &str) -> Config {
+    Config::load(&Sources { variables: variables(service), ..Sources::default() }).unwrap()
+}
+
+#[test]
+fn the_services_of_the_example_are_configured_and_migrate_and_serve_have_a_user_each() {
+    let (migrate, serve) = (config("migrate"), config("serve"));
+    assert_eq!(migrate.database.to_string(), "postgres://handover_owner@postgres:5432/handover");
+    assert_eq!(serve.database.to_string(), "postgres://handover@postgres:5432/handover");
+    let BrokerChoice::Rabbit(rabbit) = &serve.broker else { unreachable!("{:?}", serve.broker) };
+    assert!(rabbit.place().contains("handover@rabbitmq:5672"), "{}", rabbit.place());
+    assert!(serve.jwt_secret.is_some() && serve.gateway_secret.is_some());
+    assert!(serve.gateway.is_chosen, "what listens to others names its gateway");
+}
+
+#[test]
+fn every_table_of_mysql_is_granted_and_the_audit_log_cannot_be_edited() {
+    let folders = ["outbox", "marketplace"].map(|part| root().join("migrations").join(part).join("mysql"));
+    let migrations = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let made: BTreeSet<String> = migrations
+        .flat_map(|sql| {
+            sql.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ").map(name)).collect::<Vec<_>>()
+        })
+        .chain(["outbox_migrations", "marketplace_migrations"].map(str::to_owned))
+        .collect();
+    let rights = example("mysql-rights.sql");
+    let grants: Vec<&str> = rights.lines().filter(|line| line.starts_with("GRANT ")).collect();
+    let granted: BTreeSet<String> = grants
+        .iter()
+        .filter_map(|line| line.split_once("ON handover.").map(|(_, rest)| name(rest)))
+        .collect();
+    assert_eq!(granted, made);
+    let audit = grants.iter().find(|line| line.contains("audit_log")).unwrap();
+    assert!(audit.starts_with("GRANT SELECT, INSERT ON "), "{audit}");
+}
+
+fn name(text: &str) -> String {
+    text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+}

@@ -1,0 +1,88 @@
+//! The broker: of the process that serves, and beside it.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use handover_memory::MemoryBroker;
+use handover_outbox::ports::{Broker, BrokerError, Outgoing, PublishOutcome, QueueDepth, Subscription};
+use handover_outbox::topology::Topology;
+use handover_rabbitmq::{RabbitBroker, RabbitSettings};
+use handover_sql::DatabaseBroker;
+use marketplace::queues;
+use marketplace_sql::SqlMarket;
+
+use super::Database;
+use crate::Failure;
+use crate::config::{BrokerChoice, Config};
+
+/// The broker of a process that serves this database.
+pub(super) async fn serving(choice: &BrokerChoice, database: &Database) -> Result<Arc<dyn Broker>, Failure> {
+    Ok(match choice {
+        BrokerChoice::Database => {
+            let broker = DatabaseBroker::new(database.store());
+            if database.choice().file().is_some() {
+                // Under the lock, whoever had a session is gone. On a server others may live.
+                broker.end_all_sessions().await?;
+            }
+            Arc::new(broker)
+        }
+        BrokerChoice::Memory => Arc::new(MemoryBroker::new(Arc::clone(database.clock()))),
+        BrokerChoice::Rabbit(settings) => Arc::new(RabbitBroker::new(settings.as_ref().clone())),
+    })
+}
+
+/// The broker as far as it can be seen from outside the process that serves. It declares nothing.
+pub(super) fn beside(config: &Config, store: &SqlMarket) -> Result<Arc<dyn Broker>, Failure> {
+    match &config.broker {
+        BrokerChoice::Database => Ok(database_broker(store)),
+        BrokerChoice::Memory => Err(Failure::BrokerUnseen),
+        BrokerChoice::Rabbit(settings) => Ok(rabbit_beside(config, settings)),
+    }
+}
+
+/// The broker in this database.
+pub fn database_broker(store: &SqlMarket) -> Arc<dyn Broker> {
+    Arc::new(DatabaseBroker::new(store))
+}
+
+/// RabbitMQ for a command.
+pub fn rabbit_beside(config: &Config, settings: &RabbitSettings) -> Arc<dyn Broker> {
+    let mut settings = settings.clone();
+    settings.connection_name = "handover command".to_owned();
+    let topology = queues::topology(config.rules.pending_timeout);
+    Arc::new(Beside { broker: RabbitBroker::new(settings), topology })
+}
+
+/// RabbitMQ for a command: it knows which queues there should be without declaring them.
+struct Beside {
+    broker: RabbitBroker,
+    topology: Topology,
+}
+
+#[async_trait]
+impl Broker for Beside {
+    async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        self.broker.declare(topology).await
+    }
+
+    async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
+        self.broker.publish(window).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &str,
+        prefetch: NonZeroU16,
+    ) -> Result<Box<dyn Subscription>, BrokerError> {
+        self.broker.subscribe(queue, prefetch).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
+        self.broker.depths(&self.topology).await
+    }
+
+    async fn blocked(&self) -> Option<String> {
+        self.broker.blocked().await
+    }
+}

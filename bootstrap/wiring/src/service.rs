@@ -1,0 +1,206 @@
+//! The service of one process: everything wired, started and stopped in order.
+//!
+//! **Invariant:** what was begun is finished before what it needs is taken away: first the requests, then the loops,
+//! then the database, last the lock.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use handover_outbox::Wake;
+use marketplace::App;
+use marketplace::service::{self, Roles};
+use marketplace::use_cases::UseCaseError;
+use tokio::time::Instant;
+
+use crate::adapters::{Between, Database, allow_gateway, application};
+use crate::config::Config;
+use crate::edge::{Listeners, Listening};
+use crate::{Failure, Secrets};
+
+/// Which parts a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// The HTTP API.
+    pub api: bool,
+    /// What runs by itself.
+    pub roles: Roles,
+}
+
+impl Parts {
+    /// All of them.
+    pub const ALL: Parts = Parts { api: true, roles: Roles::ALL };
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { api, roles: Roles { relay, consumers, jobs } } = *self;
+        let named = [(api, "api"), (relay, "relay"), (consumers, "consumers"), (jobs, "jobs")];
+        let names: Vec<&str> = named.iter().filter(|(runs, _)| *runs).map(|(_, name)| *name).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+/// A service that runs. Dropped without [`Service::stop`] it is cut off, as by a crash.
+pub struct Service {
+    app: App,
+    database: Database,
+    edge: Option<(Listening, Secrets)>,
+}
+
+impl Service {
+    /// Takes the database (a file is brought up to date, and what a crashed predecessor left in it is ended) and starts
+    /// the parts.
+    pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
+        Service::start_between(config, parts, Between::nothing()).await
+    }
+
+    /// The same, with something between the application and those outside.
+    pub async fn start_between(config: &Config, parts: Parts, between: Between) -> Result<Service, Failure> {
+        let listens = if parts.api { config.listens() } else { Vec::new() };
+        Secrets::allow(config, &listens)?;
+        allow_gateway(config, &listens)?;
+        // The addresses first: a port in use says so before anything is touched.
+        let listeners = match parts.api {
+            true => Some(Listeners::bind(config).await?),
+            false => None,
+        };
+        let wake = Wake::default();
+        let database = Database::open(&config.database, &wake).await?;
+        database.take_over().await?;
+        // Jobs alone ask the gateway.
+        let app = application(config, &database, between, parts.roles.jobs).await?;
+        service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
+        database.keep_in_touch(&app.tx.tasks);
+        service::start(&app, &wake, parts.roles, &config.settings);
+        crate::metrics::keep(&app);
+        let edge = match listeners {
+            Some(listeners) => {
+                let secrets = Secrets::of(config)?;
+                Some((Listening::start(listeners, config, &app, &database, &secrets)?, secrets))
+            }
+            None => None,
+        };
+        Ok(Service { app, database, edge })
+    }
+
+    /// Where the API listens, if it does: the actual port when 0 was asked for.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.edge.as_ref().map(|(edge, _)| edge.address())
+    }
+
+    /// Where operators' calls have a listener of their own, if they do.
+    pub fn operators_address(&self) -> Option<SocketAddr> {
+        self.edge.as_ref().and_then(|(edge, _)| edge.operators())
+    }
+
+    /// The secrets in use, if the API is served.
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.edge.as_ref().map(|(_, secrets)| secrets)
+    }
+
+    /// The application inside.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Waits until the API ends by itself, which it should not.
+    pub async fn failed(&mut self) -> Failure {
+        match &mut self.edge {
+            Some((edge, _)) => edge.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Not ready any more; no new requests; what was begun is finished, leases are given back, the database is closed.
+    /// What does not finish in time is named.
+    pub async fn stop(self, within: Duration) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let deadline = begun + within;
+        let in_time = |running: &str, done: bool| match done {
+            true => Ok(()),
+            false => Err(Failure::StillRunning {
+                after_ms: begun.elapsed().as_millis(),
+                running: running.to_owned(),
+            }),
+        };
+        if let Some((edge, _)) = self.edge {
+            edge.close();
+            let ended = tokio::time::timeout_at(deadline, edge.ended()).await;
+            in_time("HTTP requests", ended.is_ok())?;
+        }
+        let ended = tokio::time::timeout_at(deadline, self.app.tx.tasks.stop()).await;
+        in_time("relay, consumers or jobs", ended.is_ok())?;
+        let ended = tokio::time::timeout_at(deadline, self.database.close()).await;
+        in_time("the database", ended.is_ok())
+    }
+}
+
+fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
+    match error {
+        UseCaseError::Store(cause) => Failure::database(&config.database)(cause),
+        UseCaseError::Broker(cause) => Failure::Broker(cause),
+        // Preparing decides nothing about orders, products, money or assets.
+        other @ (UseCaseError::NotFound { .. }
+        | UseCaseError::NotAllowed { .. }
+        | UseCaseError::Order(_)
+        | UseCaseError::Product(_)
+        | UseCaseError::Payment(_)
+        | UseCaseError::Refund(_)
+        | UseCaseError::Asset(_)
+        | UseCaseError::AssetsNotLocked
+        | UseCaseError::KeyTaken
+        | UseCaseError::InProgress
+        | UseCaseError::NothingHeld) => Failure::Http(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    fn config(folder: &std::path::Path, broker: &str) -> Config {
+        let database = format!("sqlite://{}", folder.join("shop.db").display());
+        let variables = [
+            ("HANDOVER_DATABASE__URL", database.as_str()),
+            ("HANDOVER_HTTP__LISTEN", "127.0.0.1:0"),
+            ("HANDOVER_BROKER__URL", broker),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        Config::load(&Sources { variables, ..Sources::default() }).unwrap()
+    }
+
+    const WITHIN: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_service_starts_stops_and_starts_again_in_one_process() {
+        let folder = tempfile::tempdir().unwrap();
+        for broker in ["database:", "memory:", "database:"] {
+            let service = Service::start(&config(folder.path(), broker), Parts::ALL).await.unwrap();
+            assert_ne!(service.address().unwrap().port(), 0);
+            service.stop(WITHIN).await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_database_has_one_service_and_a_dropped_one_gives_it_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "database:");
+        let first = Service::start(&config, Parts::ALL).await.unwrap();
+        assert!(matches!(Service::start(&config, Parts::ALL).await, Err(Failure::InUse { .. })));
+        first.app().tx.tasks.kill();
+        first.app().tx.tasks.ended().await;
+        drop(first);
+        Service::start(&config, Parts::ALL).await.unwrap().stop(WITHIN).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn without_the_part_api_nothing_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = Parts { api: false, ..Parts::ALL };
+        let service = Service::start(&config(folder.path(), "database:"), parts).await.unwrap();
+        assert_eq!(service.address(), None);
+        service.stop(WITHIN).await.unwrap();
+    }
+}
