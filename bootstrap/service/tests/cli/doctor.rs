@@ -54,7 +54,7 @@ fn beside_serve_it_names_the_process_and_finds_the_api_ready() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     says(&ran, "lock", "ok", &format!("process {} serves this database", server.id()));
     says(&ran, "port", "ok", &format!("a handover is ready on {}", server.address));
-    says(&ran, "schema", "ok", "its version is the one");
+    says(&ran, "schema", "ok", "its versions are those");
     says(&ran, "broker", "ok", "it answers, and has all ");
     says(&ran, "secrets", "ok", "kept in handover.db-jwt-secret");
 }
@@ -83,7 +83,7 @@ fn a_newer_schema_fails_and_an_older_one_is_only_to_be_looked_at() {
     world.write("handover.db", OLDER);
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(0));
-    says(&ran, "schema", "warn", "version 0, and this program needs");
+    says(&ran, "schema", "warn", "version 0 of the outbox schema, and this program needs");
 }
 
 #[test]

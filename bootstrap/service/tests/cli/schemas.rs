@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `newer.sqlite` has version 1 of the outbox in it, and 1 and 9000 of the marketplace (`marketplace_migrations`),
-//! `older.sqlite` has none, `changed.sqlite` version 1 of the outbox with a checksum that is not ours. `unreleased.sqlite`
+//! `older.sqlite` has none, `changed.sqlite` version 1 of both with a checksum that is not ours. `unreleased.sqlite`
 //! has the baseline of both from before the first release, in the table `handover_migrations`.
 
 use crate::program::World;
