@@ -19,7 +19,7 @@ use super::statement::{Statement, Tables};
 use super::{Shared, State};
 
 /// One transaction on the outbox and on the tables of an application.
-pub struct MemoryUnit<X: Tables> {
+pub struct MemoryUnit<X: Tables = ()> {
     pub(super) shared: Arc<Shared<X>>,
     pub(super) id: UnitId,
     /// The locks it holds, to be freed at its end.

@@ -1,5 +1,6 @@
 //! The consumers: each event once, in the order of its aggregate, or parked where a person sees it.
 
+mod additions;
 mod attempts;
 mod carriers;
 mod clock_steps;

@@ -1,0 +1,261 @@
+//! A service on the toolkit's crates alone: a lending library with event types and consumers of its own.
+
+#![allow(clippy::unwrap_used, reason = "tests panic with what they saw")]
+
+mod world;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use handover_events::{ConsumeStatus, OutboxStatus, TenantId, Trace};
+use handover_memory::MemoryUnit;
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::operations::{Operator, find_event};
+use handover_outbox::ports::*;
+use handover_outbox::{EventSpec, MASK};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, info_span};
+
+use world::{Library, QUEUE, event_id, eventually};
+
+/// Appends a note for each event that it applies.
+struct Loans;
+
+#[derive(serde::Deserialize)]
+struct Lent {
+    reader: i64,
+}
+
+const TAKES: &[&str] = &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"];
+
+fn note(event: &Event) -> NewEvent {
+    NewEvent {
+        event_id: event_id(&format!("{}-noted", event.row.event_id)),
+        event_type: "LOAN_NOTED".to_owned(),
+        aggregate: event.row.aggregate.clone(),
+        aggregate_seq: event.row.aggregate_seq,
+        payload: event.row.payload.clone(),
+        metadata: EventMetadata::default(),
+        occurred_at: event.row.create_time,
+        max_retry_count: 0,
+    }
+}
+
+async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+    for event in events {
+        let lent: Lent = event.payload()?;
+        assert!(lent.reader > 0);
+    }
+    outbox.append(&events.iter().map(note).collect::<Vec<_>>()).await?;
+    Ok(events.iter().map(|_| Applied::result("noted")).collect())
+}
+
+#[async_trait]
+impl Handler<MemoryUnit> for Loans {
+    fn name(&self) -> &'static str {
+        "loans"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        TAKES
+    }
+
+    async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        note_all(unit.outbox(), events).await
+    }
+}
+
+/// The same, and it needs nothing of its unit but the outbox.
+struct Scribe;
+
+#[async_trait]
+impl Handler<dyn UnitOfWork> for Scribe {
+    fn name(&self) -> &'static str {
+        "scribe"
+    }
+
+    fn takes(&self) -> &'static [&'static str] {
+        TAKES
+    }
+
+    async fn apply(
+        &self,
+        unit: &mut (dyn UnitOfWork + 'static),
+        events: &[Event],
+    ) -> Result<Vec<Applied>, HandlerError> {
+        note_all(unit.outbox(), events).await
+    }
+}
+
+fn loans() -> Subscriber<MemoryUnit> {
+    Subscriber { queue: QUEUE, handler: Arc::new(Loans) }
+}
+
+/// Notes are kept, not sent.
+fn lent() -> EventSpec {
+    EventSpec::new("BOOK_LENT", "book.lent")
+}
+
+fn noted() -> EventSpec {
+    EventSpec::new("LOAN_NOTED", "loan.noted").unordered()
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_an_own_type_take_the_whole_way_once_and_in_order() {
+    let library = Library::sending([lent(), noted()]).with(&loans()).started().await;
+    let lent = |id: &str, seq| library.event(id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
+    library.commit(vec![lent("first", 1), lent("second", 2)]).await;
+    eventually(async || library.ids("LOAN_NOTED").await == ["first-noted", "second-noted"]).await;
+    library.send_again("first").await;
+    assert_eq!(
+        library.ids("LOAN_NOTED").await,
+        ["first-noted", "second-noted"],
+        "the second copy changes nothing"
+    );
+    let queues = library.outbox.topology.queues.iter().map(|queue| queue.name.as_str());
+    assert_eq!(queues.collect::<Vec<_>>(), [QUEUE, "library.dead-letters"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where_a_person_sees_them() {
+    let library = Library::sending([lent(), noted()]).with(&loans()).started().await;
+    let events = [
+        library.event("broken", "BOOK_LENT", 1, 1, r#"{"reader":"ann"}"#),
+        library.event("burnt", "BOOK_BURNT", 2, 1, "{}"),
+        library.event("fine", "BOOK_LENT", 3, 1, r#"{"reader":3}"#),
+    ];
+    library.commit(events.to_vec()).await;
+    eventually(async || library.ids("LOAN_NOTED").await == ["fine-noted"]).await;
+    eventually(async || library.letters().await.len() == 1).await;
+    let letter = library.letters().await.remove(0);
+    assert_eq!((letter.queue.as_str(), letter.key.as_str()), (QUEUE, "broken"));
+    assert!(letter.reason.contains("the payload of BOOK_LENT does not fit"), "{}", letter.reason);
+    let mut view = library.outbox.view().await.unwrap();
+    let record = view.outbox_view().consumption("loans", &event_id("broken")).await.unwrap();
+    assert_eq!(record.map(|record| record.status), Some(ConsumeStatus::Dead));
+    eventually(async || library.row("burnt").await.status == OutboxStatus::Failed).await;
+    let error = library.row("burnt").await.last_error.unwrap_or_default();
+    assert!(error.contains("事件类型不支持: BOOK_BURNT"), "{error}");
+}
+
+/// Names are the service's own: ORDER_CREATED is whatever the service says, with whatever payload.
+#[tokio::test(start_paused = true)]
+async fn a_type_may_have_a_name_of_another_service() {
+    let ordered = EventSpec::new("ORDER_CREATED", "book.ordered");
+    let library = Library::sending([ordered, noted()]).with(&loans()).started().await;
+    let ordered =
+        |id: &str, seq| library.event(id, "ORDER_CREATED", 7, seq, r#"{"reader":3,"orderId":"A-1"}"#);
+    library.commit(vec![ordered("first", 1), ordered("second", 2)]).await;
+    eventually(async || library.ids("LOAN_NOTED").await == ["first-noted", "second-noted"]).await;
+    library.send_again("second").await;
+    assert_eq!(library.ids("LOAN_NOTED").await.len(), 2, "the second copy changes nothing");
+    assert_eq!(library.letters().await, []);
+}
+
+/// So is the order: ORDER_TIMEOUT waits for earlier events like any other type, and REMINDER does not, where the service says so.
+#[tokio::test(start_paused = true)]
+async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
+    let late = EventSpec::new("ORDER_TIMEOUT", "book.late");
+    let reminder = EventSpec::new("REMINDER", "book.reminder").unordered();
+    let library = Library::sending([lent(), late, reminder, noted()]).with(&loans());
+    library.prepare().await;
+    let of = |id: &str, event_type: &str, seq| library.event(id, event_type, 7, seq, r#"{"reader":3}"#);
+    let now = library.outbox.now();
+    let mut unit = library.tx.store.begin().await.unwrap();
+    let events = [of("lent", "BOOK_LENT", 1), of("late", "ORDER_TIMEOUT", 2), of("reminder", "REMINDER", 3)];
+    unit.outbox().append(&events).await.unwrap();
+    let waits = FailedPublish {
+        event_id: event_id("lent"),
+        status: OutboxStatus::Retry,
+        retry_count: 0,
+        next_retry_time: Some(now + chrono::TimeDelta::seconds(30)),
+        error: "the broker was away".into(),
+    };
+    assert_eq!(unit.outbox().mark_failed(&[waits], now).await.unwrap(), 1);
+    unit.commit().await.unwrap();
+    library.start();
+    eventually(async || library.ids("LOAN_NOTED").await == ["reminder-noted"]).await;
+    assert_eq!(library.row("late").await.status, OutboxStatus::New);
+    eventually(async || library.ids("LOAN_NOTED").await == ["reminder-noted", "lent-noted", "late-noted"])
+        .await;
+    assert_eq!(library.letters().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_works_in_units_of_which_the_outbox_alone_is_known() {
+    let scribe = Subscriber { queue: QUEUE, handler: Arc::new(Scribe) };
+    let library = Library::sending([lent(), noted()]).with_outbox_consumer(&scribe).started().await;
+    library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
+    eventually(async || library.ids("LOAN_NOTED").await == ["lent-noted"]).await;
+    library.send_again("lent").await;
+    assert_eq!(library.ids("LOAN_NOTED").await, ["lent-noted"], "the second copy notes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_who_do_not_see_people_see_the_fields_that_a_type_declares() {
+    let library = Library::sending([lent().visible(&["bookId"])]);
+    let payload = r#"{"bookId":7,"reader":"ann","orderId":1}"#;
+    library.commit(vec![library.event("e-1", "BOOK_LENT", 7, 1, payload)]).await;
+    let trace = Trace { trace_id: "trace-1".to_owned(), traceparent: None };
+    let operator = |sees_people| Operator {
+        name: "user:9".to_owned(),
+        tenant: TenantId::DEFAULT,
+        sees_all: false,
+        sees_people,
+        trace: trace.clone(),
+    };
+    let shown = |row: OutboxRow| row.payload;
+    let masked = find_event(&library.outbox, &operator(false), &event_id("e-1")).await.map(shown).unwrap();
+    assert_eq!(masked, format!(r#"{{"bookId":7,"reader":"{MASK}","orderId":"{MASK}"}}"#));
+    let whole = find_event(&library.outbox, &operator(true), &event_id("e-1")).await.map(shown).unwrap();
+    assert_eq!(whole, payload);
+}
+
+/// Keeps the fields of spans named `book`.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{}={value:?}", field.name());
+    }
+}
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        if span.metadata().name() == "book" {
+            let mut fields = Fields(String::new());
+            span.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_applied_event_is_logged_in_the_span_of_its_type() {
+    let spans = Spans::default();
+    let _log = tracing::subscriber::set_default(spans.clone());
+    let lent = lent().logged_in(|id| info_span!("book", bookId = id));
+    let library = Library::sending([lent, noted()]).with(&loans()).started().await;
+    library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
+    eventually(async || library.ids("LOAN_NOTED").await == ["lent-noted"] && library.is_quiet().await).await;
+    assert_eq!(*spans.0.lock().unwrap(), ["bookId=7"]);
+}

@@ -1,0 +1,139 @@
+//! A lending library in memory: one store, one broker, one virtual clock, one process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
+use handover_memory::{MemoryBroker, MemoryStore, MemoryUnit, SeededChance, VirtualClock};
+use handover_outbox::consumers::{Bound, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::topology::Topology;
+use handover_outbox::{
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, Wake, runtime, with_tx,
+};
+
+pub(crate) const QUEUE: &str = "library.loans";
+
+/// Waits in virtual time until the condition holds, at most a minute.
+#[allow(clippy::disallowed_methods, reason = "the runtime's time is paused: nobody waits for real time")]
+pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() <= Duration::from_secs(60), "not within a minute");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) struct Library {
+    pub(crate) outbox: Outbox,
+    pub(crate) tx: Transactor<MemoryUnit, MemoryUnit>,
+    consumers: Vec<Bound>,
+    wake: Wake,
+}
+
+impl Library {
+    /// A library that sends these types of event.
+    pub(crate) fn sending(events: impl IntoIterator<Item = EventSpec>) -> Library {
+        let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
+        let (wake, broker) = (Wake::default(), Arc::new(MemoryBroker::new(clock.clone())));
+        let tx = Transactor {
+            store: Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
+            tasks: Tasks::default(),
+            clock,
+            chance: Arc::new(SeededChance::new(7)),
+            policy: TxPolicy::default(),
+        };
+        let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
+        let outbox = Outbox::new(tx.outbox(), broker, topology);
+        let outbox = events.into_iter().fold(outbox, Outbox::with_event);
+        Library { outbox, tx, consumers: Vec::new(), wake }
+    }
+
+    /// With this consumer of everything about books.
+    pub(crate) fn with(self, subscriber: &Subscriber<MemoryUnit>) -> Library {
+        let bound = subscriber.bind(&self.tx.store);
+        let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
+        Library { outbox, consumers: vec![bound], ..self }
+    }
+
+    /// With this consumer, whose units are known to have an outbox and no more.
+    pub(crate) fn with_outbox_consumer(self, subscriber: &Subscriber<dyn UnitOfWork>) -> Library {
+        let bound = subscriber.bind(&self.outbox.tx.store);
+        let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
+        Library { outbox, consumers: vec![bound], ..self }
+    }
+
+    pub(crate) async fn prepare(&self) {
+        runtime::prepare(&self.outbox).await.unwrap();
+    }
+
+    pub(crate) fn start(&self) {
+        runtime::start_relay(&self.outbox, &self.wake, &RelaySettings::default());
+        runtime::start_consumers(&self.outbox, self.consumers.clone(), &ConsumerSettings::default());
+    }
+
+    pub(crate) async fn started(self) -> Library {
+        self.prepare().await;
+        self.start();
+        self
+    }
+
+    /// An event of a book.
+    pub(crate) fn event(&self, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
+        NewEvent {
+            event_id: event_id(id),
+            event_type: event_type.to_owned(),
+            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book },
+            aggregate_seq: seq,
+            payload: payload.to_owned(),
+            metadata: EventMetadata::default(),
+            occurred_at: self.outbox.now(),
+            max_retry_count: 0,
+        }
+    }
+
+    pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
+        let appended = with_tx(&self.tx, move |unit, _| {
+            let events = events.clone();
+            Box::pin(async move { unit.outbox().append(&events).await })
+        });
+        appended.await.unwrap();
+    }
+
+    /// Sends an event that was sent once more, and waits until its message was taken.
+    pub(crate) async fn send_again(&self, id: &str) {
+        let again = Redrive { event_id: event_id(id), due: self.outbox.now() };
+        let mut unit = self.tx.store.begin().await.unwrap();
+        assert_eq!(unit.outbox().redrive(&[again], self.outbox.now()).await.unwrap().len(), 1);
+        unit.commit().await.unwrap();
+        eventually(async || self.row(id).await.status == OutboxStatus::Sent && self.is_quiet().await).await;
+    }
+
+    pub(crate) async fn is_quiet(&self) -> bool {
+        let queues = self.outbox.broker.queues().await.unwrap();
+        queues.iter().all(|queue| queue.ready + queue.unacked == 0)
+    }
+
+    pub(crate) async fn row(&self, id: &str) -> OutboxRow {
+        let mut view = self.outbox.view().await.unwrap();
+        view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().remove(0)
+    }
+
+    /// The ids of the events of this type, in the order in which they were appended.
+    pub(crate) async fn ids(&self, event_type: &str) -> Vec<String> {
+        let filter = OutboxFilter { event_type: Some(event_type.to_owned()), ..OutboxFilter::default() };
+        let mut view = self.outbox.view().await.unwrap();
+        let newest_first = view.outbox_view().outbox_page(&filter, None, 100).await.unwrap();
+        newest_first.iter().rev().map(|row| row.event_id.to_string()).collect()
+    }
+
+    pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
+        let mut view = self.outbox.view().await.unwrap();
+        let letters = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, 100).await;
+        letters.unwrap().into_iter().map(|letter| letter.effect).collect()
+    }
+}
+
+pub(crate) fn event_id(id: &str) -> EventId {
+    id.parse().unwrap()
+}
