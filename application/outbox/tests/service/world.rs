@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, TenantId};
 use handover_memory::{MemoryBroker, MemoryStore, MemoryUnit, SeededChance, VirtualClock};
 use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::*;
+use handover_outbox::relay::envelope_of;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
     ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, Wake, runtime, with_tx,
 };
+
+use crate::log;
 
 pub(crate) const QUEUE: &str = "library.loans";
 
@@ -27,6 +30,7 @@ pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
 pub(crate) struct Library {
     pub(crate) outbox: Outbox,
     pub(crate) tx: Transactor<MemoryUnit, MemoryUnit>,
+    broker: MemoryBroker,
     consumers: Vec<Bound>,
     wake: Wake,
 }
@@ -34,8 +38,9 @@ pub(crate) struct Library {
 impl Library {
     /// A library that sends these types of event.
     pub(crate) fn sending(events: impl IntoIterator<Item = EventSpec>) -> Library {
+        log::keep();
         let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
-        let (wake, broker) = (Wake::default(), Arc::new(MemoryBroker::new(clock.clone())));
+        let (wake, broker) = (Wake::default(), MemoryBroker::new(clock.clone()));
         let tx = Transactor {
             store: Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
             tasks: Tasks::default(),
@@ -44,9 +49,9 @@ impl Library {
             policy: TxPolicy::default(),
         };
         let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
-        let outbox = Outbox::new(tx.outbox(), broker, topology);
+        let outbox = Outbox::new(tx.outbox(), Arc::new(broker.clone()), topology);
         let outbox = events.into_iter().fold(outbox, Outbox::with_event);
-        Library { outbox, tx, consumers: Vec::new(), wake }
+        Library { outbox, tx, broker, consumers: Vec::new(), wake }
     }
 
     /// With this consumer of everything about books.
@@ -100,6 +105,24 @@ impl Library {
         appended.await.unwrap();
     }
 
+    /// Puts the message of an event into the queue, as the relay and the broker do.
+    pub(crate) async fn deliver(&self, id: &str) {
+        let row = self.row(id).await;
+        let headers = [
+            ("tenantId", row.aggregate.tenant.to_string()),
+            ("aggregateType", row.aggregate.kind.clone()),
+            ("aggregateId", row.aggregate.id.to_string()),
+        ];
+        let message = Message {
+            message_id: Some(row.event_id.to_string()),
+            kind: Some(row.event_type.clone()),
+            correlation_id: None,
+            headers: headers.map(|(name, value)| (name.to_owned(), value)).into(),
+            body: envelope_of(&row).unwrap().to_json(),
+        };
+        assert!(self.broker.inject(QUEUE, message));
+    }
+
     /// Sends an event that was sent once more, and waits until its message was taken.
     pub(crate) async fn send_again(&self, id: &str) {
         let again = Redrive { event_id: event_id(id), due: self.outbox.now() };
@@ -125,6 +148,13 @@ impl Library {
         let mut view = self.outbox.view().await.unwrap();
         let newest_first = view.outbox_view().outbox_page(&filter, None, 100).await.unwrap();
         newest_first.iter().rev().map(|row| row.event_id.to_string()).collect()
+    }
+
+    /// What this consumer did with an event: where it stands, and after how many attempts.
+    pub(crate) async fn consumed(&self, consumer: &str, id: &str) -> Option<(ConsumeStatus, u32)> {
+        let mut view = self.outbox.view().await.unwrap();
+        let record = view.outbox_view().consumption(consumer, &event_id(id)).await.unwrap();
+        record.map(|record| (record.status, record.attempts))
     }
 
     pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
