@@ -35,7 +35,7 @@ pub fn install() {
 }
 
 /// What `/metrics` tells, if anything is collected.
-pub fn render() -> Option<Render> {
+pub(crate) fn render() -> Option<Render> {
     let collector = COLLECTOR.get()?.clone();
     Some(Arc::new(move || collector.render()))
 }

@@ -42,7 +42,7 @@ impl SqlStore {
         self.migrate_with(&[]).await
     }
 
-    /// The same, and then the tables that an application keeps beside it. Nothing is changed if any part is refused.
+    /// Migrates the outbox and then these parts of an application. Changes nothing if any part is refused.
     pub async fn migrate_with(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
         let parts = || std::iter::once(&OUTBOX).chain(parts.iter().copied());
         let mut session = self.reading().await?;
@@ -67,7 +67,7 @@ impl SqlStore {
         self.version_of_part(&OUTBOX).await
     }
 
-    /// The version of the tables that an application keeps beside it.
+    /// The version of one part of an application.
     pub async fn version_of_part(&self, migrations: &Migrations) -> Result<SchemaVersion, SchemaError> {
         let mut session = self.reading().await?;
         let existing = session.tables().await?;

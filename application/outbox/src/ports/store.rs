@@ -69,7 +69,7 @@ pub enum Changed {
 }
 
 impl Changed {
-    /// What a write that changed so many rows, none or one, says.
+    /// From the number of rows that the write changed: none or one.
     pub fn of(rows: u64) -> Changed {
         if rows == 0 { Changed::None } else { Changed::One }
     }

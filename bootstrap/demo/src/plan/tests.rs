@@ -110,7 +110,7 @@ fn each_coupon_is_named_by_its_owner_for_a_price_that_it_is_for_and_some_by_two_
     }
 }
 
-/// What is due of it is what the sandbox fails first; `bootstrap/tests/cli/demo.rs` plays these days to show that by day it is not asked.
+/// What is due of it is what the sandbox fails first; `bootstrap/service/tests/cli/demo.rs` plays these days to show that by day it is not asked.
 #[test]
 fn on_some_days_either_order_for_a_shared_coupon_leaves_an_amount_that_ends_in_13() {
     for seed in [3_579, 37_923] {

@@ -42,7 +42,7 @@ impl Database {
         }
     }
 
-    /// Brought up to date, and closed again; tells the versions of its schema.
+    /// Migrates the database and closes it; returns the versions of its schema.
     pub async fn migrate(choice: &DatabaseChoice) -> Result<[SchemaVersion; 2], Failure> {
         let database = Database::connect(choice, &Wake::default()).await?;
         let done = match database.bring_up_to_date().await {
@@ -101,7 +101,7 @@ impl Database {
     }
 
     /// Ends every lease on a file: under the lock, whoever had one is gone. On a server others may live.
-    pub async fn take_over(&self) -> Result<(), Failure> {
+    pub(crate) async fn take_over(&self) -> Result<(), Failure> {
         if self.choice.file().is_none() {
             return Ok(());
         }

@@ -24,7 +24,7 @@ pub struct MemoryUnit<X: Tables = ()> {
     pub(super) id: UnitId,
     /// The locks it holds, to be freed at its end.
     pub(super) held: Vec<AnyLock<X::Lock>>,
-    /// Told when it ends.
+    /// Notified when it ends.
     pub(super) ended: Arc<Notify>,
     /// Of the events it appended.
     pub(super) appended: Vec<Partition>,

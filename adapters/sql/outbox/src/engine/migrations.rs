@@ -15,7 +15,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
 /// A migration: its version, what it does, its statements.
 pub type MigrationFile = (i64, &'static str, &'static str);
 
-/// The migrations of one part of a database: of the outbox, or of an application that keeps its tables beside it.
+/// The migrations of one part of a database: of the outbox, or of an application with tables in the same database.
 ///
 /// A migration that was released is never changed: its checksum is recorded in the databases that have it.
 #[derive(Debug)]
