@@ -11,6 +11,9 @@
 //! The feature `mutants` is for simulators alone: with it one planted fault can be switched on per thread. Without it, as in
 //! every program that is shipped, the switch is the constant `false`.
 
+// `#[wrappable]` names this crate, also in here.
+extern crate self as handover_outbox;
+
 pub mod consumers;
 mod counted;
 mod event_id;
@@ -32,6 +35,7 @@ pub mod texts;
 pub mod topology;
 mod transaction;
 mod wake;
+pub mod wrap;
 
 pub use counted::{METRICS, Metric, MetricKind, PENDING, append, when_committed};
 pub use event_id::event_id;

@@ -4,8 +4,9 @@ use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
 
-const CRATES: [(&str, &str, &str); 15] = [
+const CRATES: [(&str, &str, &str); 16] = [
     ("domain/events", "handover-events", "serde = '1'"),
+    ("domain/macros", "handover-macros", "syn = '2'"),
     ("domain/marketplace", "marketplace-domain", "handover-events = { path = '../events' }"),
     ("application/outbox", "handover-outbox", "handover-events = { path = '../../domain/events' }"),
     (

@@ -32,9 +32,11 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines that are appended to its manifest, and the crate it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 46] = [
+const FORBIDDEN: [(&str, &str, &str); 48] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
+    ("domain/events", "syn = '2'", "syn"),
+    ("domain/macros", "serde = '1'", "serde"),
     (
         "application/outbox",
         "marketplace-domain = { path = '../../domain/marketplace' }",

@@ -18,6 +18,9 @@ use serde::Deserialize;
 /// All that the domain may be built from: values, no async, no I/O.
 const DOMAIN_MAY_USE: [&str; 5] = ["chrono", "serde", "serde_json", "thiserror", "uuid"];
 
+/// All that the macros may be built from: they run in the compiler.
+const MACROS_MAY_USE: [&str; 3] = ["proc-macro2", "quote", "syn"];
+
 /// Crates that touch the world, and with each its family (`tower` stands for `tower-http` as well).
 const TOUCH_THE_WORLD: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sqlx", "tower"];
 
@@ -62,7 +65,7 @@ impl Place<'_> {
     fn of_folder(folder: &Path) -> Option<Place<'_>> {
         let parts: Option<Vec<_>> = folder.iter().map(|part| part.to_str()).collect();
         let (layer, half) = match parts?.as_slice() {
-            ["domain", "events"] => (Layer::Domain, Half::Toolkit),
+            ["domain", "events" | "macros"] => (Layer::Domain, Half::Toolkit),
             ["domain", "marketplace"] => (Layer::Domain, Half::Marketplace),
             ["application", "outbox"] => (Layer::Application, Half::Toolkit),
             ["application", "marketplace"] => (Layer::Application, Half::Marketplace),
@@ -187,7 +190,7 @@ fn check(package: &Package, place: Place<'_>, root: &Path, broken: &mut Vec<Stri
     for dependency in &package.dependencies {
         let allowed = match &dependency.path {
             Some(path) => may_use_crate(place, dependency.kind, path.strip_prefix(root).unwrap_or(path)),
-            None => may_use_library(place.layer, dependency.kind, &dependency.name),
+            None => may_use_library(place, dependency.kind, &dependency.name),
         };
         if !allowed {
             broken.push(format!("{} must not depend on {}", package.name, dependency.name));
@@ -207,9 +210,10 @@ fn may_use_crate(place: Place<'_>, kind: Option<Kind>, folder: &Path) -> bool {
     })
 }
 
-fn may_use_library(layer: Layer, kind: Option<Kind>, name: &str) -> bool {
-    match layer {
+fn may_use_library(place: Place<'_>, kind: Option<Kind>, name: &str) -> bool {
+    match place.layer {
         Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
+        Layer::Domain if place.folder.ends_with("macros") => MACROS_MAY_USE.contains(&name),
         Layer::Domain => DOMAIN_MAY_USE.contains(&name),
         Layer::Application | Layer::Contract => !touches_the_world(name),
         Layer::Adapter | Layer::Wiring | Layer::Demo | Layer::Program | Layer::Tests => true,

@@ -60,6 +60,7 @@ pub enum LedgerFlaw {
 }
 
 /// Reads assets.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait AssetQueries: Send {
     /// The coupon, if this tenant has it.
@@ -151,6 +152,7 @@ pub trait AssetQueries: Send {
 }
 
 /// Writes assets.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait AssetRepo: Send {
     /// Adds a coupon. A taken id MUST be a `Conflict`.

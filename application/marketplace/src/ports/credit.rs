@@ -42,6 +42,7 @@ pub struct BuyerCredit {
 }
 
 /// Reads credit.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait CreditQueries: Send {
     /// The credit of a buyer; `None` while nothing was counted.
@@ -57,6 +58,7 @@ pub trait CreditQueries: Send {
 }
 
 /// Writes credit.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait CreditRepo: Send {
     /// Adds changes in the order given, counts each for its buyer, and stores the score that

@@ -176,6 +176,7 @@ pub struct EffectOfFact {
 }
 
 /// Reads effects.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait EffectQueries: Send {
     /// Every change of listings by this order, in the order in which they were applied.
@@ -233,6 +234,7 @@ pub trait EffectQueries: Send {
 }
 
 /// Writes effects.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait EffectRepo: Send {
     /// Adds changes in the order given and brings the projection up to date: a listing MUST stand as

@@ -144,6 +144,7 @@ pub trait IdempotencyStore: Send + Sync {
 }
 
 /// Reads requests.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait RequestQueries: Send {
     /// The request of this scope, expired or not.
@@ -151,6 +152,7 @@ pub trait RequestQueries: Send {
 }
 
 /// Writes requests.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait RequestRepo: Send {
     /// Adds a request. A taken scope MUST be a `Conflict`.

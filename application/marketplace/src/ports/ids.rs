@@ -53,6 +53,7 @@ impl IdState {
 }
 
 /// Reads what ids are in use.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait IdQueries: Send {
     /// Where the ids of a kind stand.
@@ -63,6 +64,7 @@ pub trait IdQueries: Send {
 }
 
 /// Hands out ids in blocks (spec §1 "ids").
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait IdBlocks: Send {
     /// Lets the next block begin at `next` or above it; never lower than it would begin anyway.

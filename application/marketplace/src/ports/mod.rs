@@ -18,22 +18,28 @@ mod payments;
 mod products;
 mod refunds;
 
-pub use assets::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
-pub use credit::{BuyerCredit, CreditChange, CreditQueries, CreditRepo};
+pub use assets::{
+    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, LedgerEntry, LedgerFlaw,
+};
+pub use credit::{
+    BuyerCredit, CreditChange, CreditQueries, CreditQueriesWrapper, CreditRepo, CreditRepoWrapper,
+};
 pub use effects::{
-    EffectKind, EffectOfFact, EffectQueries, EffectRepo, ListingChange, ListingChangeKind, ListingEntry,
-    NewShipmentTask, SHIPMENT, ShipmentTask, notified_of,
+    EffectKind, EffectOfFact, EffectQueries, EffectQueriesWrapper, EffectRepo, EffectRepoWrapper,
+    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask, notified_of,
 };
 pub use gateway::{Gateway, GatewayError, RefundRequest};
 pub use idempotency::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState,
-    Standing, StoredAnswer,
+    IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestQueriesWrapper, RequestRepo,
+    RequestRepoWrapper, RequestScope, RequestState, Standing, StoredAnswer,
 };
-pub use ids::{IdBlocks, IdKind, IdQueries, IdState};
+pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState};
 pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
 pub use market::{MarketStore, MarketUnit, MarketView, Work};
-pub use notifications::{Notification, NotificationQueries, NotificationRepo};
-pub use orders::{OrderQueries, OrderRepo, OrderSide};
-pub use payments::{PaymentQueries, PaymentRepo};
-pub use products::{ProductQueries, ProductRepo};
-pub use refunds::{RefundQueries, RefundRepo};
+pub use notifications::{
+    Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,
+};
+pub use orders::{OrderQueries, OrderQueriesWrapper, OrderRepo, OrderRepoWrapper, OrderSide};
+pub use payments::{PaymentQueries, PaymentQueriesWrapper, PaymentRepo, PaymentRepoWrapper};
+pub use products::{ProductQueries, ProductQueriesWrapper, ProductRepo, ProductRepoWrapper};
+pub use refunds::{RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper};

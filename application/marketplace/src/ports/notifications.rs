@@ -36,6 +36,7 @@ pub struct Notification {
 }
 
 /// Reads notifications.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait NotificationQueries: Send {
     /// Every notification about this order, in the order in which they were written.
@@ -56,6 +57,7 @@ pub trait NotificationQueries: Send {
 }
 
 /// Writes notifications.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait NotificationRepo: Send {
     /// Adds notifications in the order given. A second one of the same order, status and side MUST be a `Conflict`.

@@ -27,6 +27,7 @@ impl OrderSide {
 }
 
 /// Reads orders.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait OrderQueries: Send {
     /// The order, if this tenant has it.
@@ -74,6 +75,7 @@ pub trait OrderQueries: Send {
 }
 
 /// Writes orders.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait OrderRepo: Send {
     /// Adds an order. A taken id MUST be a `Conflict`.

@@ -7,6 +7,7 @@ use marketplace_domain::{OrderId, Payment, PaymentId};
 use handover_outbox::ports::{Changed, StoreError};
 
 /// Reads payments.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentQueries: Send {
     /// The payment, whichever tenant has it: the gateway knows no tenants.
@@ -24,6 +25,7 @@ pub trait PaymentQueries: Send {
 }
 
 /// Writes payments.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentRepo: Send {
     /// Adds a payment. A taken id, or a second one in `PROCESSING` for its order, MUST be a `Conflict`.

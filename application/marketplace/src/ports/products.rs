@@ -7,6 +7,7 @@ use marketplace_domain::{Product, ProductId, ProductStatus};
 use handover_outbox::ports::{Changed, StoreError};
 
 /// Reads products.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait ProductQueries: Send {
     /// The product, if this tenant has it.
@@ -24,6 +25,7 @@ pub trait ProductQueries: Send {
 }
 
 /// Writes products.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait ProductRepo: Send {
     /// Adds a product. A taken id MUST be a `Conflict`.

@@ -8,6 +8,7 @@ use marketplace_domain::{OrderId, Refund, RefundId};
 use handover_outbox::ports::{Changed, StoreError};
 
 /// Reads refunds.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait RefundQueries: Send {
     /// The refund, whichever tenant has it: the gateway knows no tenants.
@@ -22,6 +23,7 @@ pub trait RefundQueries: Send {
 }
 
 /// Writes refunds.
+#[handover_macros::wrappable]
 #[async_trait]
 pub trait RefundRepo: Send {
     /// Adds a refund. A taken id MUST be a `Conflict`, and so MUST be a second one of a payment that is not `FAILED`: no

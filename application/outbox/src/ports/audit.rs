@@ -42,6 +42,7 @@ pub struct AuditFilter {
 }
 
 /// Reads the audit log.
+#[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait AuditQueries: Send {
     /// At most `limit` entries that the filter chooses, numbered below `before`, greatest number first.
@@ -54,6 +55,7 @@ pub trait AuditQueries: Send {
 }
 
 /// Writes the audit log.
+#[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait AuditRepo: Send {
     /// Adds an entry: in the unit of work of what it changed, or in one before its answer.

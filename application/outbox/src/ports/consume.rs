@@ -142,6 +142,7 @@ pub struct ConsumerSubscription {
 }
 
 /// Reads the consume log.
+#[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait ConsumeQueries: Send {
     /// One row.
@@ -210,6 +211,7 @@ pub trait ConsumeQueries: Send {
 }
 
 /// Writes the consume log.
+#[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait ConsumeLog: Send {
     /// Writes rows, each only if the log holds what is expected of it; otherwise MUST be a `Conflict`, and the unit

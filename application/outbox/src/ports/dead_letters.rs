@@ -146,6 +146,7 @@ pub struct Decision {
 }
 
 /// Reads dead letters.
+#[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait DeadLetterQueries: Send {
     /// One dead letter.
@@ -168,6 +169,7 @@ pub trait DeadLetterQueries: Send {
 }
 
 /// Writes dead letters.
+#[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait DeadLetterRepo: Send {
     /// Parks dead letters, each in its [storable form](DeadLetter::storable), whatever texts it has: a letter that a store

@@ -26,6 +26,7 @@ pub struct HistoryEntry {
 }
 
 /// Reads the history.
+#[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait HistoryQueries: Send {
     /// Every entry of these events, in the order in which they were added.
@@ -33,6 +34,7 @@ pub trait HistoryQueries: Send {
 }
 
 /// Writes the history.
+#[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait HistoryRepo: Send {
     /// Adds entries, in the order given. Nothing ever changes one or removes it.

@@ -53,6 +53,7 @@ pub struct Heartbeat {
 }
 
 /// Reads leases.
+#[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait LeaseQueries: Send {
     /// The database's own now; contract tests may move it.
@@ -66,6 +67,7 @@ pub trait LeaseQueries: Send {
 }
 
 /// Writes leases. Durations count from the database's own now.
+#[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait LeaseRepo: Send {
     /// Says that this relay lives for another `for_ms` milliseconds.

@@ -14,26 +14,31 @@ mod numbered;
 mod outbox;
 mod store;
 
-pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditRepo};
+pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
     Requeue, Route, Subscription,
 };
 pub use clock::{Chance, Clock};
 pub use consume::{
-    ConsumeCount, ConsumeLog, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription,
-    Consumption, Expected, Unapplied,
+    ConsumeCount, ConsumeLog, ConsumeLogWrapper, ConsumeQueries, ConsumeQueriesWrapper, ConsumeRecord,
+    Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, Unapplied,
 };
 pub use dead_letters::{
-    DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterRepo, DeadLetterStatus, Decision,
-    MAX_LETTER_BODY_BYTES, MAX_LETTER_NAME_BYTES, MAX_LETTER_REASON_BYTES,
+    DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterQueriesWrapper, DeadLetterRepo,
+    DeadLetterRepoWrapper, DeadLetterStatus, Decision, MAX_LETTER_BODY_BYTES, MAX_LETTER_NAME_BYTES,
+    MAX_LETTER_REASON_BYTES,
 };
-pub use history::{HistoryEntry, HistoryQueries, HistoryRepo};
-pub use leases::{Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId};
+pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
+pub use leases::{
+    Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, PartitionHold, PartitionLease,
+    RelayId,
+};
 pub use numbered::Numbered;
 pub use outbox::{
     Blocked, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter,
-    OutboxQueries, OutboxRepo, OutboxRow, Redrive, RedrivenRow, UnorderedTypes,
+    OutboxQueries, OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, Redrive, RedrivenRow,
+    UnorderedTypes,
 };
 pub(crate) use store::Erased;
 pub use store::{

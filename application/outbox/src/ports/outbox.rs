@@ -235,6 +235,7 @@ pub struct FailedPublish {
 }
 
 /// Reads the outbox.
+#[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait OutboxQueries: Send {
     /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
@@ -301,6 +302,7 @@ pub trait OutboxQueries: Send {
 }
 
 /// Writes the outbox.
+#[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait OutboxRepo: Send {
     /// Adds rows as `NEW`, in the order given. A taken event id MUST be a `Conflict`, compared byte by byte.
