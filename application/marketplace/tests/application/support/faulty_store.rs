@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
-use handover_events::*;
 use handover_outbox::ports::*;
+use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::*;
-use marketplace_domain::*;
 
 /// What happens to one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +94,8 @@ impl Store for FaultyStore {
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.faults.check()?;
         self.faults.switches().begun += 1;
-        Ok(Box::new(FaultyUnit { inner: self.inner.begin().await?, faults: self.faults.clone() }))
+        let inner = self.inner.begin().await?;
+        Ok(Box::new(Wrapped(FaultyUnit { inner, faults: self.faults.clone() })))
     }
 
     async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
@@ -110,29 +109,16 @@ struct FaultyUnit {
     faults: StoreFaults,
 }
 
-impl FaultyUnit {
+impl Wraps for FaultyUnit {
+    type Inner = Work;
+
     fn inner(&mut self) -> &mut Work {
-        self.inner.as_mut()
-    }
-
-    fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
-        self.inner.outbox()
+        &mut *self.inner
     }
 }
 
-impl View for FaultyUnit {
-    fn outbox_view(&mut self) -> &mut dyn OutboxView {
-        self
-    }
-}
-
-#[async_trait]
-impl UnitOfWork for FaultyUnit {
-    fn outbox(&mut self) -> &mut dyn OutboxUnit {
-        self
-    }
-
-    async fn commit(self: Box<Self>) -> Result<(), StoreError> {
+impl UnitWrapper for FaultyUnit {
+    async fn commit(self) -> Result<(), StoreError> {
         self.faults.check()?;
         let fault = self.faults.switches().commits.pop_front().unwrap_or(CommitFault::None);
         match fault {
@@ -155,97 +141,7 @@ impl UnitOfWork for FaultyUnit {
     }
 }
 
-/// Hands every method of a port to the unit inside, or to its outbox.
-macro_rules! passes_on {
-    ($port:ident { $($methods:tt)* }) => { passes_on!($port of inner { $($methods)* }); };
-    ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)* }) => {
-        #[async_trait]
-        impl $port for FaultyUnit {
-            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$out, StoreError> {
-                self.$half().$name($($arg),*).await
-            })*
-        }
-    };
-}
-
-passes_on!(ProductQueries {
-    fn product_by_id(tenant: TenantId, id: ProductId) -> Option<Product>;
-    fn products_page(tenant: TenantId, status: Option<ProductStatus>, before: Option<ProductId>, limit: u32) -> Vec<Product>;
-});
-passes_on!(ProductRepo {
-    fn insert_product(product: &Product) -> ();
-    fn advance_product(after: &Product) -> Changed;
-});
-passes_on!(OrderQueries {
-    fn order_by_id(tenant: TenantId, id: OrderId) -> Option<Order>;
-    fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
-    fn orders_page(tenant: TenantId, user: UserId, side: OrderSide, status: Option<OrderStatus>, before: Option<OrderId>, limit: u32) -> Vec<Order>;
-    fn orders_by_id(tenant: TenantId, ids: &[OrderId]) -> Vec<Order>;
-    fn orders_changed(tenant: Option<TenantId>, since: DateTime<Utc>, until: DateTime<Utc>, after: Option<(DateTime<Utc>, OrderId)>, limit: u32) -> Vec<Order>;
-    fn orders_overdue(created_by: DateTime<Utc>, limit: u32) -> Vec<(TenantId, OrderId)>;
-});
-passes_on!(OrderRepo {
-    fn insert_order(order: &Order) -> ();
-    fn advance_order(after: &Order) -> Changed;
-});
-passes_on!(PaymentQueries {
-    fn payment_by_id(id: PaymentId) -> Option<Payment>;
-    fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
-    fn payments_of(tenant: TenantId, order: OrderId) -> Vec<Payment>;
-});
-passes_on!(PaymentRepo {
-    fn insert_payment(payment: &Payment) -> ();
-    fn advance_payment(after: &Payment) -> Changed;
-});
-passes_on!(OutboxQueries of inner_outbox {
-    fn outbox_due(query: &DueQuery) -> Vec<OutboxRow>;
-    fn outbox_next_due(partitions: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>>;
-    fn outbox_by_event(events: &[EventId]) -> Vec<OutboxRow>;
-    fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
-    fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
-    fn outbox_about(aggregates: &[AggregateRef]) -> Vec<OutboxRow>;
-    fn blocked_page(unordered: &UnorderedTypes, tenant: Option<TenantId>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
-    fn waiting_page(unordered: &UnorderedTypes, tenant: Option<TenantId>, now: DateTime<Utc>, before: Option<i64>, limit: u32) -> Vec<Numbered<Blocked>>;
-    fn outbox_counts(tenant: Option<TenantId>) -> OutboxCounts;
-});
-passes_on!(OutboxRepo of inner_outbox {
-    fn append(events: &[NewEvent]) -> ();
-    fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet;
-    fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64;
-    fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64;
-    fn redrive(rows: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>;
-    fn release(aggregate: &AggregateRef, unordered: &UnorderedTypes, now: DateTime<Utc>) -> u64;
-});
-passes_on!(HistoryQueries of inner_outbox {
-    fn history_of(events: &[EventId]) -> Vec<HistoryEntry>;
-});
-passes_on!(HistoryRepo of inner_outbox {
-    fn add_history(entries: &[HistoryEntry]) -> ();
-});
-passes_on!(ConsumeQueries of inner_outbox {
-    fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
-    fn unapplied(consumer: &str, types: &[&str], after_id: i64, aggregates: &[AggregateRef]) -> Vec<Unapplied>;
-    fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
-    fn unseen(consumer: &str, types: &[&str], after_id: i64, after: DateTime<Utc>, until: DateTime<Utc>, limit: u32) -> Vec<OutboxRow>;
-    fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
-    fn consumed_page(filter: &ConsumedFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<Consumed>>;
-    fn consumed_of(events: &[EventId]) -> Vec<Consumed>;
-    fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
-    fn consume_counts(tenant: Option<TenantId>) -> Vec<ConsumeCount>;
-});
-passes_on!(ConsumeLog of inner_outbox {
-    fn record(consumptions: &[Consumption]) -> ();
-    fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
-    fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
-});
-passes_on!(DeadLetterQueries of inner_outbox {
-    fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
-    fn dead_letters_page(filter: &DeadLetterFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<DeadLetter>>;
-    fn dead_letters_of(keys: &[String]) -> Vec<DeadLetter>;
-    fn undecided_dead_letters(tenant: Option<TenantId>) -> u64;
-});
-#[async_trait]
-impl DeadLetterRepo for FaultyUnit {
+impl DeadLetterRepoWrapper for FaultyUnit {
     /// Refuses a body that contains [`UNSTORABLE`].
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
         if letters.iter().any(|letter| letter.body.contains(UNSTORABLE)) {
@@ -253,71 +149,16 @@ impl DeadLetterRepo for FaultyUnit {
         }
         self.inner.outbox().park(letters).await
     }
-
-    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
-        self.inner.outbox().decide(decision).await
-    }
 }
-passes_on!(AuditQueries of inner_outbox {
-    fn audit_page(filter: &AuditFilter, before: Option<i64>, limit: u32) -> Vec<Numbered<AuditEntry>>;
-});
-passes_on!(AuditRepo of inner_outbox {
-    fn audit(entry: &AuditEntry) -> ();
-});
-passes_on!(EffectQueries {
-    fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
-    fn effects_of(kind: EffectKind, tenant: TenantId, orders: &[OrderId]) -> Vec<EffectOfFact>;
-    fn effects_without_order(kind: EffectKind, tenant: Option<TenantId>, newest: u32) -> Vec<EffectOfFact>;
-    fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
-    fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
-    fn listings_page(tenant: TenantId, seller: UserId, before: Option<ProductId>, limit: u32) -> Vec<ListingEntry>;
-    fn shipments_page(tenant: TenantId, user: UserId, side: OrderSide, before: Option<i64>, limit: u32) -> Vec<Numbered<ShipmentTask>>;
-});
-passes_on!(NotificationQueries {
-    fn notifications_about(tenant: TenantId, order: OrderId) -> Vec<Notification>;
-    fn notifications_page(tenant: TenantId, recipient: UserId, before: Option<i64>, limit: u32) -> Vec<Numbered<Notification>>;
-});
-passes_on!(NotificationRepo {
-    fn notify(notifications: &[Notification]) -> ();
-});
-passes_on!(CreditQueries {
-    fn credit_of(tenant: TenantId, buyer: UserId) -> Option<BuyerCredit>;
-    fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
-});
-passes_on!(CreditRepo {
-    fn change_credit(changes: &[CreditChange]) -> ();
-});
-passes_on!(EffectRepo {
-    fn change_listings(changes: &[ListingChange]) -> ();
-    fn open_shipments(tasks: &[NewShipmentTask]) -> ();
-});
-passes_on!(LeaseQueries of inner_outbox {
-    fn database_now() -> DateTime<Utc>;
-    fn heartbeats() -> Vec<Heartbeat>;
-    fn partition_leases() -> Vec<PartitionLease>;
-});
-passes_on!(LeaseRepo of inner_outbox {
-    fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
-    fn forget_relay(relay: &RelayId) -> ();
-    fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed;
-    fn renew_partitions(relay: &RelayId, holds: &[PartitionHold], for_ms: u32) -> Vec<PartitionHold>;
-    fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
-    fn end_all_leases() -> ();
-});
-#[async_trait]
-impl IdQueries for FaultyUnit {
+
+impl IdQueriesWrapper for FaultyUnit {
     async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
         let state = self.inner.id_state(kind).await?;
         Ok(IdState { next: self.faults.set_back(kind, state.next), ..state })
     }
-
-    async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
-        self.inner.id_is_taken(kind, id).await
-    }
 }
 
-#[async_trait]
-impl IdBlocks for FaultyUnit {
+impl IdBlocksWrapper for FaultyUnit {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
         self.faults.switches().set_back.remove(&kind);
         self.inner.raise_id_block(kind, next).await
@@ -328,45 +169,33 @@ impl IdBlocks for FaultyUnit {
         Ok(self.faults.set_back(kind, first))
     }
 }
-passes_on!(AssetQueries {
-    fn coupon_by_id(tenant: TenantId, id: CouponId) -> Option<Coupon>;
-    fn coupons_page(tenant: TenantId, user: UserId, before: Option<CouponId>, limit: u32) -> Vec<Coupon>;
-    fn coupons_expired(now: DateTime<Utc>, limit: u32) -> Vec<Coupon>;
-    fn balance_of(tenant: TenantId, user: UserId, purse: Purse) -> Option<Balance>;
-    fn holds_of(tenant: TenantId, order: OrderId) -> Vec<Hold>;
-    fn holds_of_user(tenant: TenantId, user: UserId, asset: Asset) -> Vec<Hold>;
-    fn holds_frozen(created_by: DateTime<Utc>, after: Option<(DateTime<Utc>, OrderId, Asset)>, limit: u32) -> Vec<Hold>;
-    fn operations_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<AssetOperation>;
-    fn entries_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<(OperationKey, Entry)>;
-    fn operations_of(tenant: TenantId, order: OrderId) -> Vec<AssetOperation>;
-    fn entries_page(tenant: TenantId, user: UserId, purse: Purse, before: Option<i64>, limit: u32) -> Vec<Numbered<LedgerEntry>>;
-    fn account_totals(tenant: Option<TenantId>) -> Vec<AccountTotal>;
-    fn ledger_flaws(tenant: Option<TenantId>, limit: u32) -> Vec<LedgerFlaw>;
-});
-passes_on!(AssetRepo {
-    fn insert_coupon(coupon: &Coupon) -> ();
-    fn advance_coupon(after: &Coupon) -> Changed;
-    fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
-    fn put_holds(holds: &[Hold]) -> ();
-    fn lock_balances(purse: Purse, users: &[(TenantId, UserId)], now: DateTime<Utc>) -> Vec<Balance>;
-    fn put_balances(balances: &[Balance]) -> ();
-    fn post(postings: &[Posting]) -> ();
-});
-passes_on!(RefundQueries {
-    fn refund_by_id(id: RefundId) -> Option<Refund>;
-    fn refunds_of(tenant: TenantId, order: OrderId) -> Vec<Refund>;
-    fn refunds_due(now: DateTime<Utc>, limit: u32) -> Vec<Refund>;
-});
-passes_on!(RefundRepo {
-    fn insert_refund(refund: &Refund) -> ();
-    fn advance_refund(after: &Refund) -> Changed;
-});
-passes_on!(RequestQueries {
-    fn request_of(scope: &RequestScope) -> Option<KeptRequest>;
-});
-passes_on!(RequestRepo {
-    fn insert_request(request: &KeptRequest) -> ();
-    fn advance_request(token: &str, after: &KeptRequest) -> Changed;
-    fn drop_request(scope: &RequestScope, token: &str) -> Changed;
-    fn sweep_requests(now: DateTime<Utc>, limit: u32) -> u64;
-});
+
+impl ProductQueriesWrapper for FaultyUnit {}
+impl ProductRepoWrapper for FaultyUnit {}
+impl OrderQueriesWrapper for FaultyUnit {}
+impl OrderRepoWrapper for FaultyUnit {}
+impl PaymentQueriesWrapper for FaultyUnit {}
+impl PaymentRepoWrapper for FaultyUnit {}
+impl OutboxQueriesWrapper for FaultyUnit {}
+impl OutboxRepoWrapper for FaultyUnit {}
+impl HistoryQueriesWrapper for FaultyUnit {}
+impl HistoryRepoWrapper for FaultyUnit {}
+impl ConsumeQueriesWrapper for FaultyUnit {}
+impl ConsumeLogWrapper for FaultyUnit {}
+impl DeadLetterQueriesWrapper for FaultyUnit {}
+impl AuditQueriesWrapper for FaultyUnit {}
+impl AuditRepoWrapper for FaultyUnit {}
+impl EffectQueriesWrapper for FaultyUnit {}
+impl NotificationQueriesWrapper for FaultyUnit {}
+impl NotificationRepoWrapper for FaultyUnit {}
+impl CreditQueriesWrapper for FaultyUnit {}
+impl CreditRepoWrapper for FaultyUnit {}
+impl EffectRepoWrapper for FaultyUnit {}
+impl LeaseQueriesWrapper for FaultyUnit {}
+impl LeaseRepoWrapper for FaultyUnit {}
+impl AssetQueriesWrapper for FaultyUnit {}
+impl AssetRepoWrapper for FaultyUnit {}
+impl RefundQueriesWrapper for FaultyUnit {}
+impl RefundRepoWrapper for FaultyUnit {}
+impl RequestQueriesWrapper for FaultyUnit {}
+impl RequestRepoWrapper for FaultyUnit {}
