@@ -1,32 +1,14 @@
 //! Coupons, wallets, points and refunds.
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Flaw, Flawed, Unit, linger};
+use super::{Flaw, Flawed, Unit, Wraps, linger};
 
-reads! {
-    AssetQueries {
-        fn coupon_by_id(tenant: TenantId, id: CouponId) -> Option<Coupon>;
-        fn coupons_page(tenant: TenantId, user: UserId, before: Option<CouponId>, limit: u32) -> Vec<Coupon>;
-        fn holds_of(tenant: TenantId, order: OrderId) -> Vec<Hold>;
-        fn holds_of_user(tenant: TenantId, user: UserId, asset: Asset) -> Vec<Hold>;
-        fn entries_by_key(tenant: TenantId, keys: &[OperationKey]) -> Vec<(OperationKey, Entry)>;
-        fn operations_of(tenant: TenantId, order: OrderId) -> Vec<AssetOperation>;
-        fn entries_page(
-            tenant: TenantId,
-            user: UserId,
-            purse: Purse,
-            before: Option<i64>,
-            limit: u32
-        ) -> Vec<Numbered<LedgerEntry>>;
-        fn account_totals(tenant: Option<TenantId>) -> Vec<AccountTotal>;
-    }
-
+impl<U: MarketView + ?Sized> AssetQueriesWrapper for Flawed<U> {
     async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {
         let late = self.has(Flaw::CouponsExpireTooLate);
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
@@ -80,13 +62,7 @@ reads! {
     }
 }
 
-writes! {
-    AssetRepo {
-        fn insert_coupon(coupon: &Coupon) -> ();
-        fn advance_coupon(after: &Coupon) -> Changed;
-        fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
-    }
-
+impl AssetRepoWrapper for Unit {
     async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError> {
         if !self.has(Flaw::HoldsAreWrittenOverOthers) {
             return self.inner().put_holds(holds).await;
@@ -145,12 +121,7 @@ writes! {
     }
 }
 
-reads! {
-    RefundQueries {
-        fn refund_by_id(id: RefundId) -> Option<Refund>;
-        fn refunds_of(tenant: TenantId, order: OrderId) -> Vec<Refund>;
-    }
-
+impl<U: MarketView + ?Sized> RefundQueriesWrapper for Flawed<U> {
     async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError> {
         let late = self.has(Flaw::RefundsAreDueTooLate);
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
@@ -158,17 +129,14 @@ reads! {
     }
 }
 
-writes! {
-    RefundRepo {
-        fn advance_refund(after: &Refund) -> Changed;
-    }
-
+impl RefundRepoWrapper for Unit {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
         if self.has(Flaw::SecondRefundsAreIgnored) {
             self.be_alone().await;
             let taken = self.inner().refund_by_id(refund.id).await?.is_some();
             let of_order = self.inner().refunds_of(refund.tenant, refund.order).await?;
-            let live = |other: &Refund| other.payment == refund.payment && other.status != RefundStatus::Failed;
+            let live =
+                |other: &Refund| other.payment == refund.payment && other.status != RefundStatus::Failed;
             if !taken && of_order.iter().any(live) {
                 return Ok(());
             }

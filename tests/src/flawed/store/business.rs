@@ -1,19 +1,14 @@
 //! Products, orders and payments.
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Flaw, Flawed, Unit, linger};
+use super::{Flaw, Flawed, Unit, Wraps, linger};
 
-reads! {
-    ProductQueries {
-        fn product_by_id(tenant: TenantId, id: ProductId) -> Option<Product>;
-    }
-
+impl<U: MarketView + ?Sized> ProductQueriesWrapper for Flawed<U> {
     async fn products_page(
         &mut self,
         tenant: TenantId,
@@ -22,16 +17,13 @@ reads! {
         limit: u32,
     ) -> Result<Vec<Product>, StoreError> {
         let repeats = self.has(Flaw::PagesRepeatTheirLastRow);
-        let before = before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
+        let before =
+            before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
         self.inner().products_page(tenant, status, before, limit).await
     }
 }
 
-writes! {
-    ProductRepo {
-        fn advance_product(after: &Product) -> Changed;
-    }
-
+impl ProductRepoWrapper for Unit {
     async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
         if self.has(Flaw::InsertIgnoresTakenIds)
             && self.inner().product_by_id(product.tenant, product.id).await?.is_some()
@@ -49,27 +41,15 @@ writes! {
             return Ok(());
         }
         if self.has(Flaw::TitlesAreTrimmed) {
-            let title = Title::try_from(product.title.as_str().trim().to_owned()).expect("as legal as before");
+            let title =
+                Title::try_from(product.title.as_str().trim().to_owned()).expect("as legal as before");
             return self.inner().insert_product(&Product { title, ..product.clone() }).await;
         }
         self.inner().insert_product(product).await
     }
 }
 
-reads! {
-    OrderQueries {
-        fn order_of_party(tenant: TenantId, id: OrderId, user: UserId) -> Option<Order>;
-        fn orders_page(
-            tenant: TenantId,
-            user: UserId,
-            side: OrderSide,
-            status: Option<OrderStatus>,
-            before: Option<OrderId>,
-            limit: u32
-        ) -> Vec<Order>;
-        fn orders_by_id(tenant: TenantId, ids: &[OrderId]) -> Vec<Order>;
-    }
-
+impl<U: MarketView + ?Sized> OrderQueriesWrapper for Flawed<U> {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
         let found = self.inner().order_by_id(tenant, id).await?;
         if found.is_none() && self.has(Flaw::OrdersLeakToOtherTenants) {
@@ -101,11 +81,7 @@ reads! {
     }
 }
 
-writes! {
-    OrderRepo {
-        fn insert_order(order: &Order) -> ();
-    }
-
+impl OrderRepoWrapper for Unit {
     async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
         while self.has(Flaw::UpdatesIgnoreTheVersion)
             && let Some(now) = self.inner().order_by_id(after.tenant, after.id).await?
@@ -119,12 +95,7 @@ writes! {
     }
 }
 
-reads! {
-    PaymentQueries {
-        fn payment_by_id(id: PaymentId) -> Option<Payment>;
-        fn payment_in_processing(tenant: TenantId, order: OrderId) -> Option<Payment>;
-    }
-
+impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Flawed<U> {
     async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
         let mut found = self.inner().payments_of(tenant, order).await?;
         if self.has(Flaw::PaymentsComeByTime) {
@@ -134,11 +105,7 @@ reads! {
     }
 }
 
-writes! {
-    PaymentRepo {
-        fn advance_payment(after: &Payment) -> Changed;
-    }
-
+impl PaymentRepoWrapper for Unit {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
         if self.has(Flaw::SecondPaymentInProcessingIsIgnored) {
             self.be_alone().await;

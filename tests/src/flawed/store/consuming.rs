@@ -1,29 +1,12 @@
 //! The consume log.
 
-use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit};
+use super::{Flaw, Flawed, Unit, Wraps};
 
-reads! {
-    ConsumeQueries of inner_outbox_view {
-        fn consumption(consumer: &str, event: &EventId) -> Option<ConsumeRecord>;
-        fn leftovers(consumer: &str, idle_since: DateTime<Utc>, now: DateTime<Utc>, limit: u32) -> Vec<EventId>;
-        fn unseen(
-            consumer: &str,
-            types: &[&str],
-            after_id: i64,
-            after: DateTime<Utc>,
-            until: DateTime<Utc>,
-            limit: u32
-        ) -> Vec<OutboxRow>;
-        fn consumed_about(aggregates: &[AggregateRef]) -> Vec<Consumed>;
-        fn consumer_subscription(consumer: &str) -> Option<ConsumerSubscription>;
-    }
-
+impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Flawed<U> {
     async fn unapplied(
         &mut self,
         consumer: &str,
@@ -68,12 +51,7 @@ reads! {
     }
 }
 
-writes! {
-    ConsumeLog of inner_outbox {
-        fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
-        fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
-    }
-
+impl ConsumeLogWrapper for Unit {
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         if !self.has(Flaw::RecordIgnoresWhatIsExpected) {
             return self.inner().outbox().record(consumptions).await;

@@ -1,22 +1,13 @@
 //! What consumers do.
 
-use async_trait::async_trait;
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Flaw, Flawed, Unit, linger};
+use super::{Flaw, Flawed, Unit, Wraps, linger};
 
-reads! {
-    EffectQueries {
-        fn listing_changes(tenant: TenantId, order: OrderId) -> Vec<ListingChange>;
-        fn effects_of(kind: EffectKind, tenant: TenantId, orders: &[OrderId]) -> Vec<EffectOfFact>;
-        fn effects_without_order(kind: EffectKind, tenant: Option<TenantId>, newest: u32) -> Vec<EffectOfFact>;
-        fn listing_of(tenant: TenantId, seller: UserId) -> Vec<ListingEntry>;
-        fn shipment_tasks(tenant: TenantId, order: OrderId) -> Vec<ShipmentTask>;
-    }
-
+impl<U: MarketView + ?Sized> EffectQueriesWrapper for Flawed<U> {
     async fn listings_page(
         &mut self,
         tenant: TenantId,
@@ -25,7 +16,8 @@ reads! {
         limit: u32,
     ) -> Result<Vec<ListingEntry>, StoreError> {
         let repeats = self.has(Flaw::PagesRepeatTheirLastRow);
-        let before = before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
+        let before =
+            before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
         self.inner().listings_page(tenant, seller, before, limit).await
     }
 
@@ -42,11 +34,7 @@ reads! {
     }
 }
 
-writes! {
-    EffectRepo {
-        fn open_shipments(tasks: &[NewShipmentTask]) -> ();
-    }
-
+impl EffectRepoWrapper for Unit {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
         for change in changes {
             let applied = self.inner().listing_changes(change.tenant, change.order).await?;
@@ -61,9 +49,7 @@ writes! {
     }
 }
 
-reads! {
-    NotificationQueries {}
-
+impl<U: MarketView + ?Sized> NotificationQueriesWrapper for Flawed<U> {
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
@@ -88,9 +74,7 @@ reads! {
     }
 }
 
-writes! {
-    NotificationRepo {}
-
+impl NotificationRepoWrapper for Unit {
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
         if !self.has(Flaw::NotificationsAreDeduplicated) {
             return self.inner().notify(notifications).await;
@@ -104,12 +88,12 @@ writes! {
     }
 }
 
-reads! {
-    CreditQueries {
-        fn credit_changes(tenant: TenantId, order: OrderId) -> Vec<CreditChange>;
-    }
-
-    async fn credit_of(&mut self, tenant: TenantId, buyer: UserId) -> Result<Option<BuyerCredit>, StoreError> {
+impl<U: MarketView + ?Sized> CreditQueriesWrapper for Flawed<U> {
+    async fn credit_of(
+        &mut self,
+        tenant: TenantId,
+        buyer: UserId,
+    ) -> Result<Option<BuyerCredit>, StoreError> {
         let mut found = self.inner().credit_of(tenant, buyer).await?;
         if found.is_none() && self.has(Flaw::CreditLeaksToOtherTenants) {
             found = self.inner().credit_of(TenantId::DEFAULT, buyer).await?;
@@ -124,9 +108,7 @@ reads! {
     }
 }
 
-writes! {
-    CreditRepo {}
-
+impl CreditRepoWrapper for Unit {
     async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
         if self.has(Flaw::CreditIsCountedFromAnOldRead)
             && let [change] = changes

@@ -1,30 +1,19 @@
 //! Leases and ids.
 
-use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit};
+use super::{Flaw, Flawed, Unit, Wraps};
 
-reads! {
-    LeaseQueries of inner_outbox_view {
-        fn database_now() -> DateTime<Utc>;
-        fn heartbeats() -> Vec<Heartbeat>;
-        fn partition_leases() -> Vec<PartitionLease>;
-    }
-}
+impl<U: MarketView + ?Sized> LeaseQueriesWrapper for Flawed<U> {}
 
-writes! {
-    LeaseRepo of inner_outbox {
-        fn heartbeat(relay: &RelayId, for_ms: u32) -> ();
-        fn take_partition(relay: &RelayId, seen: &PartitionLease, for_ms: u32) -> Changed;
-        fn give_back(relay: &RelayId, holds: &[PartitionHold]) -> ();
-        fn end_all_leases() -> ();
-    }
-
+impl LeaseRepoWrapper for Unit {
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
-        if self.has(Flaw::ForgottenRelaysLiveOn) { Ok(()) } else { self.inner().outbox().forget_relay(relay).await }
+        if self.has(Flaw::ForgottenRelaysLiveOn) {
+            Ok(())
+        } else {
+            self.inner().outbox().forget_relay(relay).await
+        }
     }
 
     async fn renew_partitions(
@@ -47,21 +36,19 @@ writes! {
     }
 }
 
-reads! {
-    IdQueries {
-        fn id_state(kind: IdKind) -> IdState;
-    }
-
+impl<U: MarketView + ?Sized> IdQueriesWrapper for Flawed<U> {
     async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
         Ok(!self.has(Flaw::TakenIdsAreNotSeen) && self.inner().id_is_taken(kind, id).await?)
     }
 }
 
-writes! {
-    IdBlocks {}
-
+impl IdBlocksWrapper for Unit {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
-        if self.has(Flaw::IdBlocksAreNotRaised) { Ok(()) } else { self.inner().raise_id_block(kind, next).await }
+        if self.has(Flaw::IdBlocksAreNotRaised) {
+            Ok(())
+        } else {
+            self.inner().raise_id_block(kind, next).await
+        }
     }
 
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {

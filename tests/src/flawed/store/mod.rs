@@ -14,9 +14,8 @@ use chrono::TimeDelta;
 use handover_contract::store::StoreRig;
 use handover_events::{EventId, Partition};
 use handover_outbox::Wake;
-use handover_outbox::ports::{
-    NewEvent, OutboxStore, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View, outbox_of,
-};
+use handover_outbox::ports::{NewEvent, OutboxStore, Store, StoreError, outbox_of};
+use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{MarketStore, MarketView, Work};
 use marketplace_contract::store::MarketRig;
 
@@ -192,11 +191,11 @@ impl Store for FlawedStore {
         let mut begun = Begun { shared: &self.0, cut: swallows };
         let inner = self.0.inner.begin().await?;
         begun.cut = false;
-        Ok(Box::new(Flawed::new(inner, &self.0)))
+        Ok(Box::new(Wrapped(Flawed::new(inner, &self.0))))
     }
 
     async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
-        Ok(Box::new(Flawed::new(self.0.inner.view().await?, &self.0)))
+        Ok(Box::new(Wrapped(Flawed::new(self.0.inner.view().await?, &self.0))))
     }
 }
 
@@ -234,10 +233,6 @@ impl<U: ?Sized + Send> Flawed<U> {
         }
     }
 
-    fn inner(&mut self) -> &mut U {
-        self.inner.as_mut().expect("a unit is used until it ends")
-    }
-
     /// From here to the end of the unit.
     async fn be_alone(&mut self) {
         if self.alone.is_none() {
@@ -269,36 +264,6 @@ impl<U: ?Sized + Send> Drop for Flawed<U> {
     }
 }
 
-macro_rules! reads {
-    ($port:ident { $($methods:tt)* } $($rest:tt)*) => {
-        reads! { $port of inner { $($methods)* } $($rest)* }
-    };
-    ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
-        #[async_trait]
-        impl<U: MarketView + ?Sized> $port for Flawed<U> {
-            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$ret, StoreError> {
-                self.$half().$name($($arg),*).await
-            })*
-            $($rest)*
-        }
-    };
-}
-
-macro_rules! writes {
-    ($port:ident { $($methods:tt)* } $($rest:tt)*) => {
-        writes! { $port of inner { $($methods)* } $($rest)* }
-    };
-    ($port:ident of $half:ident { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)* } $($rest:tt)*) => {
-        #[async_trait]
-        impl $port for Unit {
-            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$ret, StoreError> {
-                self.$half().$name($($arg),*).await
-            })*
-            $($rest)*
-        }
-    };
-}
-
 mod assets;
 mod business;
 mod consuming;
@@ -308,31 +273,16 @@ mod operations;
 mod outbox;
 mod requests;
 
-impl<U: MarketView + ?Sized> Flawed<U> {
-    fn inner_outbox_view(&mut self) -> &mut dyn OutboxView {
-        self.inner().outbox_view()
+impl<U: MarketView + ?Sized> Wraps for Flawed<U> {
+    type Inner = U;
+
+    fn inner(&mut self) -> &mut U {
+        self.inner.as_mut().expect("a unit is used until it ends")
     }
 }
 
-impl Unit {
-    fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
-        self.inner().outbox()
-    }
-}
-
-impl<U: MarketView + ?Sized> View for Flawed<U> {
-    fn outbox_view(&mut self) -> &mut dyn OutboxView {
-        self
-    }
-}
-
-#[async_trait]
-impl UnitOfWork for Unit {
-    fn outbox(&mut self) -> &mut dyn OutboxUnit {
-        self
-    }
-
-    async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+impl UnitWrapper for Unit {
+    async fn commit(mut self) -> Result<(), StoreError> {
         let inner = self.inner.take().expect("a unit is committed once");
         if self.failed {
             return Err(StoreError::Backend("a statement failed".into()));

@@ -2,18 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit};
+use super::{Flaw, Flawed, Unit, Wraps};
 
-reads! {
-    DeadLetterQueries of inner_outbox_view {
-        fn dead_letter(queue: &str, key: &str) -> Option<DeadLetter>;
-    }
-
+impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Flawed<U> {
     async fn dead_letters_page(
         &mut self,
         filter: &DeadLetterFilter,
@@ -43,9 +38,7 @@ reads! {
     }
 }
 
-writes! {
-    DeadLetterRepo of inner_outbox {}
-
+impl DeadLetterRepoWrapper for Unit {
     async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
         if self.has(Flaw::LettersAreParkedOutsideTheUnit) {
             let mut own = self.shared.inner.begin().await?;
@@ -80,9 +73,7 @@ writes! {
     }
 }
 
-reads! {
-    HistoryQueries of inner_outbox_view {}
-
+impl<U: MarketView + ?Sized> HistoryQueriesWrapper for Flawed<U> {
     async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError> {
         let mut found = self.inner().outbox_view().history_of(events).await?;
         if self.has(Flaw::HistoryComesByTime) {
@@ -92,9 +83,7 @@ reads! {
     }
 }
 
-writes! {
-    HistoryRepo of inner_outbox {}
-
+impl HistoryRepoWrapper for Unit {
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
         if self.has(Flaw::HistoryIsDeduplicated) {
             let events: Vec<EventId> = entries.iter().map(|entry| entry.event_id.clone()).collect();
@@ -111,9 +100,7 @@ writes! {
     }
 }
 
-reads! {
-    AuditQueries of inner_outbox_view {}
-
+impl<U: MarketView + ?Sized> AuditQueriesWrapper for Flawed<U> {
     async fn audit_page(
         &mut self,
         filter: &AuditFilter,
@@ -132,9 +119,7 @@ reads! {
     }
 }
 
-writes! {
-    AuditRepo of inner_outbox {}
-
+impl AuditRepoWrapper for Unit {
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
         if !self.has(Flaw::AuditIsWrittenOutsideTheUnit) {
             return self.inner().outbox().audit(entry).await;

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit};
+use super::{Flaw, Flawed, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> Flawed<U> {
     /// What would be due if nothing were held back, smallest id first.
@@ -28,12 +27,7 @@ impl<U: MarketView + ?Sized> Flawed<U> {
     }
 }
 
-reads! {
-    OutboxQueries of inner_outbox_view {
-        fn outbox_page(filter: &OutboxFilter, before: Option<i64>, limit: u32) -> Vec<OutboxRow>;
-        fn outbox_after(filter: &OutboxFilter, after: Option<i64>, limit: u32) -> Vec<OutboxRow>;
-    }
-
+impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Flawed<U> {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
         let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
         if self.has(Flaw::DueIgnoresHeldRows) {
@@ -51,7 +45,8 @@ reads! {
         }
         if self.has(Flaw::DueCountsHeldRowsAgainstTheLimit) {
             let mut first = self.pending(query).await?;
-            let due = self.inner().outbox_view().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
+            let due =
+                self.inner().outbox_view().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
             if first.len() != due.len() {
                 first.truncate(limit_of);
                 first.retain(|row| due.contains(row));
@@ -104,7 +99,11 @@ reads! {
         let mut page = self.inner().outbox_view().blocked_page(unordered, tenant, before, limit).await?;
         if self.has(Flaw::BlockedCountsEverythingPending) {
             for row in &mut page {
-                let about = self.inner().outbox_view().outbox_about(std::slice::from_ref(&row.effect.aggregate)).await?;
+                let about = self
+                    .inner()
+                    .outbox_view()
+                    .outbox_about(std::slice::from_ref(&row.effect.aggregate))
+                    .await?;
                 row.effect.held = about.iter().filter(|row| row.status.is_pending()).count() as u64;
             }
         }
@@ -129,9 +128,7 @@ reads! {
     }
 }
 
-writes! {
-    OutboxRepo of inner_outbox {}
-
+impl OutboxRepoWrapper for Unit {
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut failed = failed.to_vec();
         if self.has(Flaw::RetriesAreCutToMilliseconds) {
@@ -153,7 +150,8 @@ writes! {
         }
         if self.has(Flaw::AppendIgnoresCase) {
             let rows = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
-            let mut taken: BTreeSet<_> = rows.iter().map(|row| row.event_id.as_str().to_lowercase()).collect();
+            let mut taken: BTreeSet<_> =
+                rows.iter().map(|row| row.event_id.as_str().to_lowercase()).collect();
             for event in &events {
                 if !taken.insert(event.event_id.as_str().to_lowercase()) {
                     self.failed = true;
@@ -167,7 +165,8 @@ writes! {
                 event.payload = value.map_or_else(|_| event.payload.clone(), |value| format!("{value:#}"));
             }
         }
-        self.appended.extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        self.appended
+            .extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
         self.inner().outbox().append(&events).await
     }
 
@@ -183,7 +182,11 @@ writes! {
         self.inner().outbox().mark_sent(confirmed, now).await
     }
 
-    async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>) -> Result<Vec<RedrivenRow>, StoreError> {
+    async fn redrive(
+        &mut self,
+        rows: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
         let events: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
         let before = self.inner().outbox().outbox_by_event(&events).await?;
         let mut moved = self.inner().outbox().redrive(rows, now).await?;
@@ -209,7 +212,8 @@ writes! {
                 }
             } else if self.has(Flaw::RedriveTellsOfRowsThatDidNotMove) && row.status.is_pending() {
                 moved.push(told);
-            } else if self.has(Flaw::RedriveKeepsTheAttempts) && !moved.is_empty() && !row.status.is_pending() {
+            } else if self.has(Flaw::RedriveKeepsTheAttempts) && !moved.is_empty() && !row.status.is_pending()
+            {
                 self.inner().outbox().mark_failed(&[again], now).await?;
             }
         }

@@ -1,23 +1,13 @@
 //! Requests under idempotency keys.
 
-use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit};
+use super::{Flaw, Flawed, Unit, Wraps};
 
-reads! {
-    RequestQueries {
-        fn request_of(scope: &RequestScope) -> Option<KeptRequest>;
-    }
-}
+impl<U: MarketView + ?Sized> RequestQueriesWrapper for Flawed<U> {}
 
-writes! {
-    RequestRepo {
-        fn sweep_requests(now: DateTime<Utc>, limit: u32) -> u64;
-    }
-
+impl RequestRepoWrapper for Unit {
     async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
         if self.has(Flaw::TakenScopesAreIgnored) {
             self.be_alone().await;
