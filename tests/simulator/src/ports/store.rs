@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use handover_outbox::ports::{Store, StoreError};
+use handover_outbox::wrap::Wrapped;
 use marketplace::ports::{MarketStore, MarketView, Work};
 
 use super::Process;
@@ -45,13 +46,13 @@ impl Store for FaultyStore {
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.connect().await?;
         let inner = self.inner.begin().await?;
-        Ok(Box::new(Faulty::new(inner, self.process.clone(), self.flavour, None)))
+        Ok(Box::new(Wrapped(Faulty::new(inner, self.process.clone(), self.flavour, None))))
     }
 
     async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.connect().await?;
         let viewing = self.process.faults.opens_view();
         let inner = self.inner.view().await?;
-        Ok(Box::new(Faulty::new(inner, self.process.clone(), self.flavour, viewing)))
+        Ok(Box::new(Wrapped(Faulty::new(inner, self.process.clone(), self.flavour, viewing))))
     }
 }

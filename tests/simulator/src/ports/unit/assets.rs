@@ -5,57 +5,70 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Faulty, passes_on};
-use crate::faults::CrashPoint;
+use super::{Faulty, Unit};
 use crate::machines::NOTHING;
 
-passes_on! { impl AssetRepo for MarketUnit {
-    fn insert_coupon(coupon: &Coupon) -> (),
-        then |unit, _done| unit.inserted("a coupon", coupon.status.as_str(), || of_coupon(coupon));
-    fn advance_coupon(after: &Coupon) -> Changed,
-        first |unit| before = unit.inner.coupon_by_id(after.tenant, after.id).await?,
-        then |unit, changed| {
-            let free = CouponStatus::Available.as_str();
-            let mut from = before.as_ref().map(|before| before.status.as_str());
-            // In one unit from one order to another: given back by the one, locked by the other.
-            let of = before.and_then(|before| before.order);
-            if of.is_some() && after.order.is_some() && of != after.order {
-                unit.advanced(*changed, ("a coupon", from, free), || of_coupon(after));
-                from = Some(free);
-            }
-            unit.advanced(*changed, ("a coupon", from, after.status.as_str()), || of_coupon(after));
-        };
-    fn lock_holds(asset: Asset, orders: &[(TenantId, OrderId)]) -> Vec<Hold>;
-    fn put_holds(holds: &[Hold]) -> (),
-        dies CrashPoint::InLock,
-        first |unit| () = {
-            for hold in holds {
-                unit.check_hold(hold).await?;
-            }
-        };
-    fn lock_balances(purse: Purse, users: &[(TenantId, UserId)], now: chrono::DateTime<chrono::Utc>) -> Vec<Balance>;
-    fn put_balances(balances: &[Balance]) -> (),
-        then |unit, _done| unit.wrote.balances.extend(balances.iter().cloned());
-    fn post(postings: &[Posting]) -> (),
-        first |unit| () = {
-            for (consumer, caused) in of_events(postings) {
-                unit.effects(consumer, caused.into_iter()).await?;
-            }
-        };
-} }
-passes_on! { impl RefundRepo for MarketUnit {
-    fn insert_refund(refund: &Refund) -> (),
-        first |unit| () = unit.check_cap(refund).await?,
-        then |unit, _done| unit.inserted("a refund", refund.status.as_str(), || of_refund(refund));
-    fn advance_refund(after: &Refund) -> Changed,
-        first |unit| before = unit.inner.refund_by_id(after.id).await?,
-        then |unit, changed| {
-            let asked = before.as_ref().is_some_and(|before| after.attempts > before.attempts);
-            unit.wrote.claims |= asked && *changed == Changed::One;
-            let from = before.map(|before| before.status.as_str());
-            unit.advanced(*changed, ("a refund", from, after.status.as_str()), || of_refund(after));
-        };
-} }
+impl AssetRepoWrapper for Unit {
+    async fn insert_coupon(&mut self, coupon: &Coupon) -> Result<(), StoreError> {
+        self.inner.insert_coupon(coupon).await?;
+        self.inserted("a coupon", coupon.status.as_str(), || of_coupon(coupon));
+        Ok(())
+    }
+
+    async fn advance_coupon(&mut self, after: &Coupon) -> Result<Changed, StoreError> {
+        let before = self.inner.coupon_by_id(after.tenant, after.id).await?;
+        let changed = self.inner.advance_coupon(after).await?;
+        let free = CouponStatus::Available.as_str();
+        let mut from = before.as_ref().map(|before| before.status.as_str());
+        // In one unit from one order to another: given back by the one, locked by the other.
+        let of = before.and_then(|before| before.order);
+        if of.is_some() && after.order.is_some() && of != after.order {
+            self.advanced(changed, ("a coupon", from, free), || of_coupon(after));
+            from = Some(free);
+        }
+        self.advanced(changed, ("a coupon", from, after.status.as_str()), || of_coupon(after));
+        Ok(changed)
+    }
+
+    async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError> {
+        for hold in holds {
+            self.check_hold(hold).await?;
+        }
+        self.inner.put_holds(holds).await
+    }
+
+    async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError> {
+        self.inner.put_balances(balances).await?;
+        self.wrote.balances.extend(balances.iter().cloned());
+        Ok(())
+    }
+
+    async fn post(&mut self, postings: &[Posting]) -> Result<(), StoreError> {
+        for (consumer, caused) in of_events(postings) {
+            self.effects(consumer, caused.into_iter()).await?;
+        }
+        self.inner.post(postings).await
+    }
+}
+
+impl RefundRepoWrapper for Unit {
+    async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
+        self.check_cap(refund).await?;
+        self.inner.insert_refund(refund).await?;
+        self.inserted("a refund", refund.status.as_str(), || of_refund(refund));
+        Ok(())
+    }
+
+    async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError> {
+        let before = self.inner.refund_by_id(after.id).await?;
+        let changed = self.inner.advance_refund(after).await?;
+        let asked = before.as_ref().is_some_and(|before| after.attempts > before.attempts);
+        self.wrote.claims |= asked && changed == Changed::One;
+        let from = before.map(|before| before.status.as_str());
+        self.advanced(changed, ("a refund", from, after.status.as_str()), || of_refund(after));
+        Ok(changed)
+    }
+}
 
 fn of_coupon(coupon: &Coupon) -> String {
     format!("coupon {} of buyer {}", coupon.id, coupon.user)

@@ -1,20 +1,19 @@
 //! The consume log: attempts are counted one by one, and rest as long as they should.
 
-use chrono::{DateTime, Utc};
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
-use marketplace::ports::*;
 
-use super::{Faulty, passes_on};
+use super::{Faulty, Unit};
 use crate::machines::NOTHING;
 use crate::setting::consumer_rest;
 
-passes_on! { impl ConsumeLog of inner_outbox for MarketUnit {
-    fn record(consumptions: &[Consumption]) -> (),
-        then |unit, _done| consumptions.iter().for_each(|it| unit.recorded(it));
-    fn subscribe_consumer(consumer: &str, now: DateTime<Utc>) -> ConsumerSubscription;
-    fn set_checked_until(consumer: &str, until: DateTime<Utc>) -> ();
-} }
+impl ConsumeLogWrapper for Unit {
+    async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
+        self.inner.outbox().record(consumptions).await?;
+        consumptions.iter().for_each(|it| self.recorded(it));
+        Ok(())
+    }
+}
 
 impl<I: ?Sized> Faulty<I> {
     fn recorded(&mut self, it: &Consumption) {

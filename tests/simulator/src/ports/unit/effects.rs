@@ -5,23 +5,34 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::OrderId;
 
-use super::{Faulty, passes_on};
+use super::{Faulty, Unit};
 use crate::faults::Fault;
 
-passes_on! { impl EffectRepo for MarketUnit {
-    fn change_listings(changes: &[ListingChange]) -> (),
-        first |unit| () = unit.effects("inventory", changes.iter().map(|it| (it.order, &it.event_id))).await?;
-    fn open_shipments(tasks: &[NewShipmentTask]) -> (),
-        first |unit| () = unit.effects("fulfillment", tasks.iter().map(|it| (it.order, &it.event_id))).await?;
-} }
-passes_on! { impl NotificationRepo for MarketUnit {
-    fn notify(notifications: &[Notification]) -> (),
-        first |unit| () = unit.effects("status-sync", notifications.iter().map(|it| (it.order, &it.event_id))).await?;
-} }
-passes_on! { impl CreditRepo for MarketUnit {
-    fn change_credit(changes: &[CreditChange]) -> (),
-        first |unit| () = unit.effects("buyer-credit", changes.iter().map(|it| (it.order, &it.event_id))).await?;
-} }
+impl EffectRepoWrapper for Unit {
+    async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {
+        self.effects("inventory", changes.iter().map(|it| (it.order, &it.event_id))).await?;
+        self.inner.change_listings(changes).await
+    }
+
+    async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {
+        self.effects("fulfillment", tasks.iter().map(|it| (it.order, &it.event_id))).await?;
+        self.inner.open_shipments(tasks).await
+    }
+}
+
+impl NotificationRepoWrapper for Unit {
+    async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError> {
+        self.effects("status-sync", notifications.iter().map(|it| (it.order, &it.event_id))).await?;
+        self.inner.notify(notifications).await
+    }
+}
+
+impl CreditRepoWrapper for Unit {
+    async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError> {
+        self.effects("buyer-credit", changes.iter().map(|it| (it.order, &it.event_id))).await?;
+        self.inner.change_credit(changes).await
+    }
+}
 
 impl<I: ?Sized> Faulty<I> {
     /// What handlers run into when they write: a bug, bad data, a slow plan.

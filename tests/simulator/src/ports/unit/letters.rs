@@ -4,28 +4,34 @@ use handover_events::{ConsumeStatus, EventId};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Faulty, passes_on};
+use super::{Faulty, Unit};
 use crate::machines::NOTHING;
 
-passes_on! { impl AuditRepo of inner_outbox for MarketUnit {
-    fn audit(entry: &AuditEntry) -> (),
-        then |unit, _done| unit.wrote.audited = true;
-} }
-passes_on! { impl DeadLetterRepo of inner_outbox for MarketUnit {
-    fn park(letters: &[DeadLetter]) -> (),
-        first |unit| () = {
-            for letter in letters {
-                unit.check_parked(letter).await?;
-            }
-        };
-    fn decide(decision: &Decision) -> Changed,
-        first |unit| before = unit.inner.outbox().dead_letter(&decision.queue, &decision.key).await?,
-        then |unit, changed| {
-            if let (Changed::One, Some(before)) = (*changed, before) {
-                unit.decided(decision, before.status).await?;
-            }
-        };
-} }
+impl AuditRepoWrapper for Unit {
+    async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
+        self.inner.outbox().audit(entry).await?;
+        self.wrote.audited = true;
+        Ok(())
+    }
+}
+
+impl DeadLetterRepoWrapper for Unit {
+    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        for letter in letters {
+            self.check_parked(letter).await?;
+        }
+        self.inner.outbox().park(letters).await
+    }
+
+    async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
+        let before = self.inner.outbox().dead_letter(&decision.queue, &decision.key).await?;
+        let changed = self.inner.outbox().decide(decision).await?;
+        if let (Changed::One, Some(before)) = (changed, before) {
+            self.decided(decision, before.status).await?;
+        }
+        Ok(changed)
+    }
+}
 
 impl<I: MarketUnit + ?Sized> Faulty<I> {
     async fn check_parked(&mut self, letter: &DeadLetter) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Faulty, passes_on};
+use super::{Faulty, Unit};
 
 fn of_product(product: &Product) -> String {
     format!("product {}", product.id)
@@ -14,46 +14,57 @@ fn of_payment(payment: &Payment) -> String {
     format!("payment {} of order {}", payment.id, payment.order)
 }
 
-passes_on! { impl ProductRepo for MarketUnit {
-    fn insert_product(product: &Product) -> (),
-        then |unit, _done| unit.inserted("a product", product.status.as_str(), || of_product(product));
-    fn advance_product(after: &Product) -> Changed,
-        first |unit| before = unit.inner.product_by_id(after.tenant, after.id).await?,
-        then |unit, changed| {
-            let from = before.map(|before| before.status.as_str());
-            unit.advanced(*changed, ("a product", from, after.status.as_str()), || of_product(after));
-        };
-} }
-passes_on! { impl OrderRepo for MarketUnit {
-    fn insert_order(order: &Order) -> (),
-        then |unit, _done| {
-            let what = || format!("order {} of product {}", order.id, order.product);
-            unit.inserted("an order", order.status.as_str(), what);
-        };
-    fn advance_order(after: &Order) -> Changed,
-        first |unit| before = {
-            let before = unit.inner.order_by_id(after.tenant, after.id).await?;
-            if let Some(before) = &before {
-                unit.check_moved(before, after).await?;
-            }
-            before
-        },
-        then |unit, changed| {
-            let from = before.map(|before| before.status.as_str());
-            let what = || format!("order {}", after.id);
-            unit.advanced(*changed, ("an order", from, after.status.as_str()), what);
-        };
-} }
-passes_on! { impl PaymentRepo for MarketUnit {
-    fn insert_payment(payment: &Payment) -> (),
-        then |unit, _done| unit.inserted("a payment", payment.status.as_str(), || of_payment(payment));
-    fn advance_payment(after: &Payment) -> Changed,
-        first |unit| before = unit.inner.payment_by_id(after.id).await?,
-        then |unit, changed| {
-            let from = before.map(|before| before.status.as_str());
-            unit.advanced(*changed, ("a payment", from, after.status.as_str()), || of_payment(after));
-        };
-} }
+impl ProductRepoWrapper for Unit {
+    async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
+        self.inner.insert_product(product).await?;
+        self.inserted("a product", product.status.as_str(), || of_product(product));
+        Ok(())
+    }
+
+    async fn advance_product(&mut self, after: &Product) -> Result<Changed, StoreError> {
+        let before = self.inner.product_by_id(after.tenant, after.id).await?;
+        let changed = self.inner.advance_product(after).await?;
+        let from = before.map(|before| before.status.as_str());
+        self.advanced(changed, ("a product", from, after.status.as_str()), || of_product(after));
+        Ok(changed)
+    }
+}
+
+impl OrderRepoWrapper for Unit {
+    async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError> {
+        self.inner.insert_order(order).await?;
+        let what = || format!("order {} of product {}", order.id, order.product);
+        self.inserted("an order", order.status.as_str(), what);
+        Ok(())
+    }
+
+    async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
+        let before = self.inner.order_by_id(after.tenant, after.id).await?;
+        if let Some(before) = &before {
+            self.check_moved(before, after).await?;
+        }
+        let changed = self.inner.advance_order(after).await?;
+        let from = before.map(|before| before.status.as_str());
+        self.advanced(changed, ("an order", from, after.status.as_str()), || format!("order {}", after.id));
+        Ok(changed)
+    }
+}
+
+impl PaymentRepoWrapper for Unit {
+    async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        self.inner.insert_payment(payment).await?;
+        self.inserted("a payment", payment.status.as_str(), || of_payment(payment));
+        Ok(())
+    }
+
+    async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError> {
+        let before = self.inner.payment_by_id(after.id).await?;
+        let changed = self.inner.advance_payment(after).await?;
+        let from = before.map(|before| before.status.as_str());
+        self.advanced(changed, ("a payment", from, after.status.as_str()), || of_payment(after));
+        Ok(changed)
+    }
+}
 
 impl<I: MarketUnit + ?Sized> Faulty<I> {
     /// An order is paid when every asset it names is held, and is not shipped while it is being paid back.

@@ -1,25 +1,21 @@
 //! A unit of work or a view that may fail at any statement, and remembers what it wrote.
-//!
-//! Each port of the store is passed on by [`passes_on!`], in the file of what it is about.
 
 mod assets;
 mod consuming;
 mod effects;
-mod leases;
 mod letters;
 mod market;
 mod outbox;
 mod reads;
-mod requests;
 
-use async_trait::async_trait;
-use handover_outbox::ports::{Changed, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
-use marketplace::ports::{MarketUnit, MarketView, Work};
+use handover_outbox::ports::{Changed, HistoryRepoWrapper, StoreError};
+use handover_outbox::wrap::{UnitWrapper, Wraps};
+use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
 
 use super::Process;
 use super::store::Flavour;
 use super::wrote::Wrote;
-use crate::faults::{Fault, Viewing};
+use crate::faults::{CrashPoint, Fault, Viewing};
 use crate::machines::NOTHING;
 
 /// A unit or a view, whichever `I` is.
@@ -33,11 +29,9 @@ pub(super) struct Faulty<I: ?Sized> {
     _viewing: Option<Viewing>,
 }
 
-impl<I: ?Sized> Faulty<I> {
-    fn inner(&mut self) -> &mut I {
-        &mut self.inner
-    }
+type Unit = Faulty<Work>;
 
+impl<I: ?Sized> Faulty<I> {
     pub(super) fn new(
         inner: Box<I>,
         process: Process,
@@ -91,78 +85,32 @@ impl<I: ?Sized> Faulty<I> {
     }
 }
 
-/// Writes each method of a port once: a fault, or the inner call.
-///
-/// `dies POINT` may be as far as the process gets. `of |unit| arg = ..` passes something else on instead of an argument.
-/// `first |unit| was = ..` looks at what is there before the call, or
-/// refuses it; `was` is for what comes later. `then |unit, result| ..` comes after a call that succeeded: it records
-/// or changes the result. Both may await, fail, and use the arguments.
-macro_rules! passes_on {
-    (impl $port:ident for $bound:ident { $($methods:tt)* }) => {
-        passes_on! { impl $port of inner for $bound { $($methods)* } }
-    };
-    (impl $port:ident of $half:ident for $bound:ident { $(
-        fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty
-            $(, dies $point:path)?
-            $(, of |$owner:ident| $own:ident = $owned:expr)?
-            $(, first |$before:ident| $was:pat = $first:expr)?
-            $(, then |$after:ident, $result:ident| $then:expr)?;
-    )* }) => {
-        #[async_trait::async_trait]
-        impl<I: $bound + ?Sized> $port for $crate::ports::unit::Faulty<I> {
-            $(async fn $name(&mut self, $($arg: $ty),*) -> Result<$out, StoreError> {
-                $(self.process.may_die($point).await;)?
-                self.statement()?;
-                $(
-                    let $own = {
-                        let $owner = &mut *self;
-                        $owned
-                    };
-                    let $own = &*$own;
-                )?
-                $(let $was = {
-                    let $before = &mut *self;
-                    $first
-                };)?
-                #[allow(unused_mut, reason = "not every call has somebody who looks at its result")]
-                let mut result = self.$half().$name($($arg),*).await?;
-                $({
-                    let ($after, $result) = (&mut *self, &mut result);
-                    $then
-                })?
-                Ok(result)
-            })*
+impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
+    type Inner = I;
+
+    fn inner(&mut self) -> &mut I {
+        &mut self.inner
+    }
+
+    async fn before(&mut self, port: &'static str, method: &'static str) -> Result<(), StoreError> {
+        // A crash comes before any fault of the statement.
+        match (port, method) {
+            ("AssetRepo", "put_holds") => self.process.may_die(CrashPoint::InLock).await,
+            ("OutboxRepo", "fence") => self.process.may_die(CrashPoint::AfterConfirmBeforeMark).await,
+            _ => {}
         }
-    };
-}
-use passes_on;
-
-impl<I: MarketView + ?Sized> Faulty<I> {
-    fn inner_outbox_view(&mut self) -> &mut dyn OutboxView {
-        self.inner.outbox_view()
+        self.statement()
     }
 }
 
-impl<I: MarketUnit + ?Sized> Faulty<I> {
-    fn inner_outbox(&mut self) -> &mut dyn OutboxUnit {
-        self.inner.outbox()
-    }
-}
+// Writes that no invariant is about.
+impl HistoryRepoWrapper for Unit {}
+impl IdBlocksWrapper for Unit {}
+impl RequestRepoWrapper for Unit {}
 
-impl<I: MarketView + ?Sized + 'static> View for Faulty<I> {
-    fn outbox_view(&mut self) -> &mut dyn OutboxView {
-        self
-    }
-}
-
-#[async_trait]
-impl UnitOfWork for Faulty<Work> {
-    fn outbox(&mut self) -> &mut dyn OutboxUnit {
-        self
-    }
-
-    async fn commit(self: Box<Self>) -> Result<(), StoreError> {
-        let Faulty { mut inner, process, failed, mut wrote, .. } = *self;
+impl UnitWrapper for Unit {
+    async fn commit(self) -> Result<(), StoreError> {
+        let Faulty { mut inner, process, failed, mut wrote, .. } = self;
         process.faults.delay().await;
         if failed {
             return Err(StoreError::Transient("an earlier statement failed".into()));

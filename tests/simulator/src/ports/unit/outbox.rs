@@ -10,90 +10,111 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Faulty, passes_on};
+use super::{Faulty, Unit};
 use crate::actors::rows_by_hand::{is_by_hand, is_unsendable};
 use crate::faults::{CrashPoint, Fault};
 use crate::oracle::is_ordered;
 use crate::setting::RELAY_RESTS;
 
-passes_on! { impl OutboxRepo of inner_outbox for MarketUnit {
-    fn append(events: &[NewEvent]) -> (),
-        of |unit| events = unit.without_lost(events),
-        first |unit| repaired = {
-            let repaired = unit.repaired(events).await?;
-            if !repaired.is_empty() {
-                unit.process.may_die(CrashPoint::InRepair).await;
+impl OutboxRepoWrapper for Unit {
+    async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        let events = &*self.without_lost(events);
+        let repaired = self.repaired(events).await?;
+        if !repaired.is_empty() {
+            self.process.may_die(CrashPoint::InRepair).await;
+        }
+        self.inner.outbox().append(events).await?;
+        for event in events {
+            let what = || named(&event.event_type, &event.event_id, &event.aggregate);
+            self.inserted("an outbox row", OutboxStatus::New.as_str(), what);
+            if repaired.contains(&event.event_id) {
+                // Later ones of its order went on while it was lost.
+                self.cover("a lost event announced once more");
+                self.wrote.given_up.push(event.event_id.clone());
             }
-            repaired
-        },
-        then |unit, _done| {
-            for event in events {
-                let what = || named(&event.event_type, &event.event_id, &event.aggregate);
-                unit.inserted("an outbox row", OutboxStatus::New.as_str(), what);
-                if repaired.contains(&event.event_id) {
-                    // Later ones of its order went on while it was lost.
-                    unit.cover("a lost event announced once more");
-                    unit.wrote.given_up.push(event.event_id.clone());
-                }
-            }
-            unit.wrote.announces |= !events.is_empty();
-        };
-    fn fence(owner: &RelayId, holds: &[PartitionHold]) -> PartitionSet,
-        dies CrashPoint::AfterConfirmBeforeMark,
-        then |unit, ours| {
-            unit.wrote.settler = Some((owner.clone(), holds.to_vec()));
-            if holds.iter().any(|hold| !ours.contains(hold.partition)) {
-                unit.cover("a partition lost in the middle of a window");
-            }
-        };
-    fn mark_sent(confirmed: &[&Confirmed], now: DateTime<Utc>) -> u64,
-        first |unit| () = {
-            let ids: Vec<EventId> = confirmed.iter().map(|it| it.event_id().clone()).collect();
-            let rows = unit.rows(&ids).await?;
-            unit.check_confirmed(&rows);
-            unit.check_order(&rows).await?;
-            unit.moved(&rows, true, &ids.iter().map(|id| (id, OutboxStatus::Sent)).collect());
-        };
-    fn mark_failed(failed: &[FailedPublish], now: DateTime<Utc>) -> u64,
-        first |unit| () = {
-            let ids: Vec<EventId> = failed.iter().map(|it| it.event_id.clone()).collect();
-            let rows = unit.rows(&ids).await?;
-            let to: BTreeMap<&EventId, &FailedPublish> = failed.iter().map(|it| (&it.event_id, it)).collect();
-            for row in rows.iter().filter(|row| row.status.is_pending()) {
-                if let Some(after) = to.get(&row.event_id) {
-                    unit.check_failed(row, after);
-                }
-            }
-            unit.moved(&rows, true, &failed.iter().map(|it| (&it.event_id, it.status)).collect());
-        };
-    fn redrive(redriven: &[Redrive], now: DateTime<Utc>) -> Vec<RedrivenRow>,
-        first |unit| (ids, rows) = {
-            let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
-            let rows = unit.rows(&ids).await?;
-            (ids, rows)
-        },
-        then |unit, changed| {
-            // Another operator may have been faster with some of them.
-            unit.moved(&rows, false, &changed.iter().map(|row| (&row.event_id, OutboxStatus::Retry)).collect());
-            let by_reaper = unit.is_by_reaper(&rows).await?;
-            if by_reaper && !changed.is_empty() {
-                unit.cover("a paid event sent again by the reaper");
-            }
-            (unit.wrote.announces, unit.wrote.by_operator) = (!changed.is_empty(), !changed.is_empty() && !by_reaper);
-            unit.wrote.redriven.extend(ids);
-        };
-    fn release(aggregate: &AggregateRef, unordered: &UnorderedTypes, now: DateTime<Utc>) -> u64,
-        then |unit, released| {
-            if *released > 0 {
-                unit.wrote.by_operator = true;
-                unit.wrote.released.push(aggregate.clone());
-            }
-        };
-} }
+        }
+        self.wrote.announces |= !events.is_empty();
+        Ok(())
+    }
 
-passes_on! { impl HistoryRepo of inner_outbox for MarketUnit {
-    fn add_history(entries: &[HistoryEntry]) -> ();
-} }
+    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+        let ours = self.inner.outbox().fence(owner, holds).await?;
+        self.wrote.settler = Some((owner.clone(), holds.to_vec()));
+        if holds.iter().any(|hold| !ours.contains(hold.partition)) {
+            self.cover("a partition lost in the middle of a window");
+        }
+        Ok(ours)
+    }
+
+    async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let ids: Vec<EventId> = confirmed.iter().map(|it| it.event_id().clone()).collect();
+        let rows = self.rows(&ids).await?;
+        self.check_confirmed(&rows);
+        self.check_order(&rows).await?;
+        self.moved(&rows, true, &ids.iter().map(|id| (id, OutboxStatus::Sent)).collect());
+        self.inner.outbox().mark_sent(confirmed, now).await
+    }
+
+    async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let ids: Vec<EventId> = failed.iter().map(|it| it.event_id.clone()).collect();
+        let rows = self.rows(&ids).await?;
+        let to: BTreeMap<&EventId, &FailedPublish> = failed.iter().map(|it| (&it.event_id, it)).collect();
+        for row in rows.iter().filter(|row| row.status.is_pending()) {
+            if let Some(after) = to.get(&row.event_id) {
+                self.check_failed(row, after);
+            }
+        }
+        self.moved(&rows, true, &failed.iter().map(|it| (&it.event_id, it.status)).collect());
+        self.inner.outbox().mark_failed(failed, now).await
+    }
+
+    async fn redrive(
+        &mut self,
+        redriven: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
+        let ids: Vec<EventId> = redriven.iter().map(|it| it.event_id.clone()).collect();
+        let rows = self.rows(&ids).await?;
+        let changed = self.inner.outbox().redrive(redriven, now).await?;
+        // Another operator may have been faster with some of them.
+        self.moved(&rows, false, &changed.iter().map(|row| (&row.event_id, OutboxStatus::Retry)).collect());
+        let by_reaper = self.is_by_reaper(&rows).await?;
+        if by_reaper && !changed.is_empty() {
+            self.cover("a paid event sent again by the reaper");
+        }
+        self.wrote.announces = !changed.is_empty();
+        self.wrote.by_operator = !changed.is_empty() && !by_reaper;
+        self.wrote.redriven.extend(ids);
+        Ok(changed)
+    }
+
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let released = self.inner.outbox().release(aggregate, unordered, now).await?;
+        if released > 0 {
+            self.wrote.by_operator = true;
+            self.wrote.released.push(aggregate.clone());
+        }
+        Ok(released)
+    }
+}
+
+impl LeaseRepoWrapper for Unit {
+    async fn take_partition(
+        &mut self,
+        relay: &RelayId,
+        seen: &PartitionLease,
+        for_ms: u32,
+    ) -> Result<Changed, StoreError> {
+        let changed = self.inner.outbox().take_partition(relay, seen, for_ms).await?;
+        self.wrote.takes |= changed == Changed::One;
+        Ok(changed)
+    }
+}
 
 /// Whether nobody knew of the event before the repair announces it.
 fn is_new_to_all(event: &NewEvent) -> bool {
