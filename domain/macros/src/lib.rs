@@ -1,68 +1,93 @@
 //! Attributes for ports.
 
 use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
-use syn::{FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, parse_macro_input};
+use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, TraitItemFn, Type, parse_macro_input};
 
-/// Generates `PWrapper` beside a port `P` of a unit or view: the methods of `P`, each with a body that calls the inner one, and
-/// `P` for `Wrapped<W>` (`handover_outbox::wrap`).
+/// Generates the trait `PWrapper` beside a port `P` of a unit or view, and implements `P` for `Wrapped<W>`
+/// (`handover_outbox::wrap`) where `W` implements `PWrapper`.
 ///
-/// A unit or view is the port, or has it: `#[wrappable(outbox)]` in its `outbox()`, `#[wrappable(outbox_view)]` in its
-/// `outbox_view()`. It MUST be the outermost attribute: it reads `async fn`, which `async_trait` replaces.
+/// `PWrapper` has the methods of `P`; each calls the method of the inner unit unless the wrapper overrides it.
+///
+/// The argument says where the inner unit has the port: `#[wrappable]` if it implements the port itself, `#[wrappable(outbox)]` if its
+/// `outbox()` does, `#[wrappable(outbox_view)]` if its `outbox_view()` does. The attribute MUST stand before `#[async_trait]`, which
+/// replaces the `async fn` that it reads. A port with other items than `async fn` of plain arguments is a compile error.
 #[proc_macro_attribute]
-pub fn wrappable(half: TokenStream, port: TokenStream) -> TokenStream {
-    let half = parse_macro_input!(half as Option<Ident>);
+pub fn wrappable(part: TokenStream, port: TokenStream) -> TokenStream {
+    let part = parse_macro_input!(part as Option<Ident>);
     let port = parse_macro_input!(port as ItemTrait);
-    let (name, vis, wrapper) = (&port.ident, &port.vis, format_ident!("{}Wrapper", port.ident));
+    expand(part.as_ref(), &port).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn expand(part: Option<&Ident>, port: &ItemTrait) -> syn::Result<Tokens> {
+    let name = &port.ident;
+    let visibility = &port.vis;
+    let wrapper = format_ident!("{name}Wrapper");
     let ports = quote!(::handover_outbox::ports);
-    let (bound, inner) = match &half {
+    let (bound, inner) = match part {
         None => (quote!(#name), quote!(self.inner())),
-        Some(half) if half == "outbox" => {
+        Some(part) if part == "outbox" => {
             (quote!(#ports::UnitOfWork), quote!(#ports::UnitOfWork::outbox(self.inner())))
         }
-        Some(half) if half == "outbox_view" => {
+        Some(part) if part == "outbox_view" => {
             (quote!(#ports::View), quote!(#ports::View::outbox_view(self.inner())))
         }
-        Some(half) => {
-            let error = syn::Error::new_spanned(half, "expected `outbox`, `outbox_view` or nothing");
-            return error.into_compile_error().into();
-        }
+        Some(part) => return Err(Error::new_spanned(part, "expected `outbox`, `outbox_view` or nothing")),
     };
-    let mut passed_on = Vec::new();
-    let mut called = Vec::new();
+    let mut provided = Vec::new();
+    let mut implemented = Vec::new();
     for item in &port.items {
-        let TraitItem::Fn(method) = item else { continue };
-        let (docs, signature, method) = (&method.attrs, &method.sig, &method.sig.ident);
+        let TraitItem::Fn(method) = item else {
+            return Err(Error::new_spanned(item, "a wrappable port has methods alone"));
+        };
+        let docs = &method.attrs;
+        let signature = &method.sig;
         let inputs = &signature.inputs;
-        let ReturnType::Type(_, output) = &signature.output else { continue };
-        let arguments: Vec<_> = inputs.iter().filter_map(name_of).collect();
-        passed_on.push(quote! {
+        let output = output_of(method)?;
+        let method = &signature.ident;
+        let arguments = signature.inputs.iter().skip(1).map(name_of).collect::<syn::Result<Vec<_>>>()?;
+        provided.push(quote! {
             #(#docs)*
             fn #method(#inputs) -> impl ::core::future::Future<Output = #output> + Send {
                 async move { #inner.#method(#(#arguments),*).await }
             }
         });
-        let (port, text) = (name.to_string(), method.to_string());
-        called.push(quote! {
+        let port_text = name.to_string();
+        let method_text = method.to_string();
+        implemented.push(quote! {
             #signature {
-                ::handover_outbox::wrap::Wraps::before(&mut self.0, #port, #text).await?;
+                ::handover_outbox::wrap::Wraps::before(&mut self.0, #port_text, #method_text).await?;
                 #wrapper::#method(&mut self.0, #(#arguments),*).await
             }
         });
     }
-    let doc = format!("A wrapper's side of [`{name}`]: a method that it does not write is passed on.");
-    quote! {
+    let doc = format!("Wraps [`{name}`]: a method that is not overridden calls the inner unit.");
+    Ok(quote! {
         #port
         #[doc = #doc]
-        #vis trait #wrapper: ::handover_outbox::wrap::Wraps<Inner: #bound> { #(#passed_on)* }
+        #visibility trait #wrapper: ::handover_outbox::wrap::Wraps<Inner: #bound> { #(#provided)* }
         #[::async_trait::async_trait]
-        impl<W: #wrapper> #name for ::handover_outbox::wrap::Wrapped<W> { #(#called)* }
-    }
-    .into()
+        impl<W: #wrapper> #name for ::handover_outbox::wrap::Wrapped<W> { #(#implemented)* }
+    })
 }
 
-fn name_of(argument: &FnArg) -> Option<&Ident> {
-    let FnArg::Typed(argument) = argument else { return None };
-    let Pat::Ident(pattern) = &*argument.pat else { return None };
-    Some(&pattern.ident)
+fn output_of(method: &TraitItemFn) -> syn::Result<&Type> {
+    match &method.sig.output {
+        ReturnType::Type(_, output) if method.sig.asyncness.is_some() => Ok(output),
+        ReturnType::Type(..) | ReturnType::Default => Err(Error::new_spanned(
+            &method.sig,
+            "a method of a wrappable port is an `async fn` that returns a `Result`; `#[wrappable]` stands before `#[async_trait]`",
+        )),
+    }
+}
+
+fn name_of(argument: &FnArg) -> syn::Result<&Ident> {
+    let FnArg::Typed(typed) = argument else {
+        return Err(Error::new_spanned(argument, "expected `&mut self` as the first argument alone"));
+    };
+    let Pat::Ident(pattern) = &*typed.pat else {
+        return Err(Error::new_spanned(argument, "expected a name, not a pattern"));
+    };
+    Ok(&pattern.ident)
 }
