@@ -20,7 +20,7 @@ impl AssetRepoWrapper for Unit {
         let changed = self.inner.advance_coupon(after).await?;
         let free = CouponStatus::Available.as_str();
         let mut from = before.as_ref().map(|before| before.status.as_str());
-        // In one unit from one order to another: given back by the one, locked by the other.
+        // In one unit from one order to another: released by the one, locked by the other.
         let of = before.and_then(|before| before.order);
         if of.is_some() && after.order.is_some() && of != after.order {
             self.advanced(changed, ("a coupon", from, free), || of_coupon(after));
